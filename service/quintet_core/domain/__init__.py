@@ -1,0 +1,1 @@
+"""Plain data and pure rules of queues and jobs. Standard library only."""

@@ -1,0 +1,1 @@
+"""Redis: keys, records, the function library, and the pipeline that every operation goes through."""

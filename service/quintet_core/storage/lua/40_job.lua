@@ -1,0 +1,205 @@
+-- Jobs: loading, and the ways out of each state. Callers have checked types with expect_job_keys.
+
+-- A job as it stands: { sequence, queue q, run (or nil), body (or nil, read when there is no run), place, state }.
+-- nil when there is none, also when its queue was deleted.
+local function load_job(p, sequence)
+  local run_raw = redis.call('HGET', p.tag .. 'runs', sequence)
+  local job = { sequence = sequence }
+  if run_raw then
+    job.run = read_run(run_raw)
+    job.q = numbered_queue(p, job.run.queue)
+    if not job.q then return nil end
+    job.place = place_of(job.run.rank, job.run.position, sequence)
+    job.state = job.run.state
+    job.rank, job.attempts, job.payload_bytes = job.run.rank, job.run.attempts, job.run.payload_bytes
+  else
+    job.raw = redis.call('HGET', p.tag .. 'jobs', sequence)
+    if not job.raw then return nil end
+    job.body = read_body(job.raw)
+    job.q = numbered_queue(p, job.body.queue)
+    if not job.q then return nil end
+    job.place = place_of(job.body.rank, sequence, sequence)
+    job.state = READY
+    job.rank, job.attempts, job.payload_bytes = job.body.rank, 0, job.body.payload_bytes
+  end
+  expect_job_keys(p, job.q)
+  if job.state == READY and redis.call('ZSCORE', p.tag .. job.q.base .. 'delayed', job.place) then
+    job.state = DELAYED
+  end
+  return job
+end
+
+local STATE_SETS = { 'delayed', 'ready', 'leased', 'dead' }
+
+local function leave(p, job)
+  redis.call('ZREM', p.tag .. job.q.base .. STATE_SETS[job.state], job.place)
+  local run = job.run
+  if job.state == LEASED and run.deadline == 0 then
+    redis.call('ZREM', p.tag .. 'owned', run.session .. run.owner .. job.sequence)
+  elseif job.state == DEAD and job.q.has_letters then
+    redis.call('ZREM', p.tag .. 'letters', struct.pack('>I4', job.q.number) .. job.place)
+  end
+  if job.expires_at ~= 0 and job.state ~= LEASED then
+    redis.call('ZREM', p.tag .. job.q.base .. 'expiring', job.place)
+  end
+end
+
+local function expires_at(job)
+  return job.run and job.run.expires_at or job.body.expires_at
+end
+
+-- The job is gone for good.
+local function remove_job(p, job, kind, detail)
+  job.expires_at = expires_at(job)
+  leave(p, job)
+  redis.call('HDEL', p.tag .. 'jobs', job.sequence)
+  local service_ms = 0
+  if job.run then
+    redis.call('HDEL', p.tag .. 'runs', job.sequence)
+    if job.state == LEASED then service_ms = p.now - job.run.leased_at end
+  end
+  emit(p, kind, job.q, job.sequence, job.rank, job.attempts, 0, service_ms, job.payload_bytes, 0, detail)
+end
+
+-- Puts a job that left its state into ready or delayed, with its run as it is now.
+local function settle_into(p, job, available_at)
+  local q, run = job.q, job.run
+  job.place = place_of(run.rank, run.position, job.sequence)
+  run.state, run.deadline, run.session, run.owner = READY, 0, NO_JOB, NO_JOB
+  run.ready_at = math.max(available_at, p.now)
+  if available_at > p.now then
+    job.state = DELAYED
+    redis.call('ZADD', p.tag .. q.base .. 'delayed', string.format('%.0f', available_at), job.place)
+    arm(p, q, available_at)
+  else
+    job.state = READY
+    redis.call('ZADD', p.tag .. q.base .. 'ready', 0, job.place)
+    grew(p, q)
+  end
+  if run.expires_at > 0 then
+    redis.call('ZADD', p.tag .. q.base .. 'expiring', string.format('%.0f', run.expires_at), job.place)
+    arm(p, q, run.expires_at)
+  end
+  redis.call('HSET', p.tag .. 'runs', job.sequence, write_run(run))
+end
+
+local function backoff(q, attempts)
+  if q.backoff_ms == 0 then return 0 end
+  local longest = q.backoff_max_ms > 0 and q.backoff_max_ms or 3600000
+  return math.min(longest, q.backoff_ms * 2 ^ math.min(attempts - 1, 50))
+end
+
+-- A leased job comes back. `way` = { kind, delay_ms (nil: the queue's backoff), placement, reason, undo }.
+-- Returns the state it is in now, 0 when its time to live is over.
+local function return_job(p, job, way)
+  local q, run = job.q, job.run
+  local service_ms = p.now - run.leased_at
+  if way.undo then run.attempts = run.attempts - 1 end
+  if way.reason ~= '' then run.reason = way.reason end
+  job.expires_at = run.expires_at
+  leave(p, job)
+  job.attempts = run.attempts
+  local limit = run.attempts_max > 0 and run.attempts_max or q.attempts_max
+  if run.expires_at > 0 and run.expires_at <= p.now then
+    redis.call('HDEL', p.tag .. 'jobs', job.sequence)
+    redis.call('HDEL', p.tag .. 'runs', job.sequence)
+    emit(p, EVENT.EXPIRED, q, job.sequence, run.rank, run.attempts, 0, service_ms, run.payload_bytes, 0)
+    return 0
+  end
+  if not way.undo and limit > 0 and run.attempts >= limit then
+    job.state = DEAD
+    run.state, run.deadline, run.session, run.owner = DEAD, 0, NO_JOB, NO_JOB
+    redis.call('ZADD', p.tag .. q.base .. 'dead', string.format('%.0f', p.now), job.place)
+    redis.call('HSET', p.tag .. 'runs', job.sequence, write_run(run))
+    if q.has_letters then
+      redis.call('ZADD', p.tag .. 'letters', string.format('%.0f', p.now),
+        struct.pack('>I4', q.number) .. job.place)
+    end
+  else
+    if way.placement == TAIL then run.position = next_sequence(p) end
+    settle_into(p, job, p.now + (way.delay_ms or backoff(q, run.attempts)))
+  end
+  emit(p, way.kind, q, job.sequence, run.rank, run.attempts, 0, service_ms, run.payload_bytes, job.state, run.reason)
+  return job.state
+end
+
+local LEASE_EXPIRED = { kind = EVENT.LEASE_EXPIRED, placement = 1, reason = 'lease expired' }
+
+local function close_owned(p, job)
+  return return_job(p, job, { kind = EVENT.OWNER_CLOSED, placement = job.run.on_close, reason = 'owner closed',
+    delay_ms = 0 })
+end
+
+local function job_at(p, place, what)
+  local job = load_job(p, sequence_of(place))
+  if not job or job.place ~= place then damaged(what .. ' place without its job') end
+  return job
+end
+
+local function promote(p, job)
+  redis.call('ZREM', p.tag .. job.q.base .. 'delayed', job.place)
+  redis.call('ZADD', p.tag .. job.q.base .. 'ready', 0, job.place)
+  grew(p, job.q)
+  emit(p, EVENT.READY, job.q, job.sequence, job.rank, job.attempts, 0, 0, job.payload_bytes, READY)
+end
+
+local function unpause(p, q)
+  q.paused, q.paused_until = 0, 0
+  save_queue(p, q)
+  emit(p, EVENT.QUEUE_RESUMED, q)
+  grew(p, q)
+end
+
+local function load_due(p, q, set, limit, jobs)
+  local places = limit > 0 and due_places(p, q, set, limit) or {}
+  local found = {}
+  for i = 1, #places do
+    local sequence = sequence_of(places[i])
+    jobs[sequence] = jobs[sequence] or job_at(p, places[i], set)
+    found[i] = jobs[sequence]
+  end
+  return found
+end
+
+-- Carries out what has fallen due in a queue: pauses, expiries, leases, delays. At most MAX_DUE items; returns true
+-- when there may be more, and then the caller asks again. All jobs are loaded before the first write.
+local function settle(p, q)
+  local due = due_of(p, q)
+  if not due or due > p.now then return false end
+  expect_job_keys(p, q)
+  expect(p, 'queues', 'hash')
+  local jobs = {}
+  local expired = load_due(p, q, 'expiring', MAX_DUE, jobs)
+  local lapsed = load_due(p, q, 'leased', MAX_DUE - #expired, jobs)
+  local delayed = load_due(p, q, 'delayed', MAX_DUE - #expired - #lapsed, jobs)
+  if q.paused_until > 0 and q.paused_until <= p.now then unpause(p, q) end
+  for i = 1, #expired do
+    remove_job(p, expired[i], EVENT.EXPIRED)
+    expired[i].gone = true
+  end
+  for i = 1, #lapsed do return_job(p, lapsed[i], LEASE_EXPIRED) end
+  for i = 1, #delayed do
+    if not delayed[i].gone then promote(p, delayed[i]) end
+  end
+  rearm(p, q)
+  return #expired + #lapsed + #delayed >= MAX_DUE
+end
+
+-- The same for one job, so that what is said of it is exact. Returns the job as it stands then, or nil.
+local function settle_job(p, job)
+  local at = expires_at(job)
+  if job.state ~= LEASED and job.state ~= DEAD and at > 0 and at <= p.now then
+    remove_job(p, job, EVENT.EXPIRED)
+    return nil
+  end
+  if job.state == LEASED and job.run.deadline > 0 and job.run.deadline <= p.now then
+    if return_job(p, job, LEASE_EXPIRED) == 0 then return nil end
+  elseif job.state == DELAYED then
+    local score = tonumber(redis.call('ZSCORE', p.tag .. job.q.base .. 'delayed', job.place))
+    if score <= p.now then
+      promote(p, job)
+      job.state = READY
+    end
+  end
+  return job
+end

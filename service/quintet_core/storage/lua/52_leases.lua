@@ -1,0 +1,126 @@
+-- What holders of leases, and anyone with an id, can do with a job.
+-- (sequence, scope, exact, ...): the job's queue must have a name key that is (exact = '1') or begins with scope.
+
+local function find_job(p, a, i)
+  local job = load_job(p, a[i])
+  if not job then return nil end
+  local name, scope = job.q.name, a[i + 1]
+  if a[i + 2] == '1' then
+    if name ~= scope then return nil end
+  elseif string.sub(name, 1, #scope) ~= scope then
+    return nil
+  end
+  return job
+end
+
+-- (..., token or '' for whichever lease): the leased job, or nil and the refusal.
+local function find_leased(p, a, i)
+  local job = find_job(p, a, i)
+  if not job then return nil, refuse(REASON.JOB_NOT_FOUND) end
+  local run, token = job.run, a[i + 3]
+  if token ~= '' and run and string.format('%.0f', run.token) ~= token then return nil, refuse(REASON.STALE) end
+  if job.state ~= LEASED or (run.deadline > 0 and run.deadline <= p.now) then
+    return nil, refuse(REASON.NOT_LEASED)
+  end
+  return job
+end
+
+local function acknowledge(p, a, i)
+  local job, refusal = find_leased(p, a, i)
+  if not job then return refusal end
+  remove_job(p, job, EVENT.ACKNOWLEDGED)
+  return 1
+end
+
+-- release(..., token, delay_ms or '' for the queue's backoff, placement, reason, undo) -> state, 0 when it expired
+local function release(p, a, i)
+  local job, refusal = find_leased(p, a, i)
+  if not job then return refusal end
+  due_of(p, job.q)
+  return return_job(p, job, { kind = EVENT.RELEASED, delay_ms = tonumber(a[i + 4]), placement = tonumber(a[i + 5]),
+    reason = a[i + 6], undo = a[i + 7] == '1' })
+end
+
+-- extend(..., token, lease_ms or 0) -> deadline
+local function extend(p, a, i)
+  local job, refusal = find_leased(p, a, i)
+  if not job then return refusal end
+  local run, lease_ms = job.run, tonumber(a[i + 4])
+  if run.deadline == 0 then return refuse(REASON.INVALID) end
+  if lease_ms == 0 then lease_ms = run.lease_ms end
+  due_of(p, job.q)
+  run.deadline = p.now + lease_ms
+  redis.call('ZADD', p.tag .. job.q.base .. 'leased', string.format('%.0f', run.deadline), job.place)
+  redis.call('HSET', p.tag .. 'runs', job.sequence, write_run(run))
+  arm(p, job.q, run.deadline)
+  emit(p, EVENT.EXTENDED, job.q, job.sequence, run.rank, run.attempts, 0, 0, run.payload_bytes, LEASED)
+  return string.format('%.0f', run.deadline)
+end
+
+-- delete(sequence, scope, exact) -> the state it was in
+local function delete(p, a, i)
+  local job = find_job(p, a, i)
+  job = job and settle_job(p, job)
+  if not job then return refuse(REASON.JOB_NOT_FOUND) end
+  remove_job(p, job, EVENT.DELETED)
+  return job.state
+end
+
+local function without_payload(raw)
+  local type_bytes, key_bytes, attributes_bytes = struct.unpack('>BBI2', raw, BODY_BYTES + 1)
+  return string.sub(raw, 1, BODY_BYTES + 4 + type_bytes + key_bytes + attributes_bytes)
+end
+
+-- What a reader is told of a job: state, name key, available_at or '', run or '', body.
+local function show(p, job, with_payload)
+  local raw = job.raw or redis.call('HGET', p.tag .. 'jobs', job.sequence)
+  read_body(raw)
+  local available_at = ''
+  if job.state == DELAYED then available_at = redis.call('ZSCORE', p.tag .. job.q.base .. 'delayed', job.place) end
+  return { job.state, job.q.name, available_at, job.run and write_run(job.run) or '', job.sequence,
+    with_payload and raw or without_payload(raw) }
+end
+
+-- get_job(sequence, scope, exact, with payload)
+local function get_job(p, a, i)
+  local job = find_job(p, a, i)
+  job = job and settle_job(p, job)
+  if not job then return refuse(REASON.JOB_NOT_FOUND) end
+  return show(p, job, a[i + 3] == '1')
+end
+
+local function member_index(p, key, score, place)
+  local found = redis.call('ZRANK', key, place)
+  if found then return found + 1 end
+  -- The cursor's job moved on: the first index behind (score, place), by bisection among equal scores.
+  local low = redis.call('ZCOUNT', key, '-inf', '(' .. score)
+  local high = redis.call('ZCOUNT', key, '-inf', score)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local there = redis.call('ZRANGE', key, middle, middle)[1]
+    if precedes(place, there, 4) then high = middle else low = middle + 1 end
+  end
+  return low
+end
+
+-- list_jobs(name, state, limit, score, place or '' for the first page, with payload)
+-- -> { cursor score, cursor place ('' at the end), jobs as show gives them ... }
+local function list_jobs(p, a, i)
+  local q = find_queue(p, a[i])
+  if not q then return refuse(REASON.QUEUE_NOT_FOUND) end
+  if settle(p, q) then return { 'a' } end
+  local key = p.tag .. q.base .. STATE_SETS[tonumber(a[i + 1])]
+  local limit, from = tonumber(a[i + 2]), 0
+  if a[i + 4] ~= '' then from = member_index(p, key, a[i + 3], a[i + 4]) end
+  local places = redis.call('ZRANGE', key, from, from + limit - 1, 'WITHSCORES')
+  local reply, bytes = { '', '' }, 0
+  for k = 1, #places, 2 do
+    local shown = show(p, job_at(p, places[k], 'listed'), a[i + 5] == '1')
+    bytes = bytes + #shown[6]
+    reply[#reply + 1] = shown
+    reply[1], reply[2] = places[k + 1], places[k]
+    if bytes > MAX_REPLY_BYTES then return reply end
+  end
+  if #places < 2 * limit then reply[1], reply[2] = '', '' end
+  return reply
+end

@@ -1,0 +1,76 @@
+-- The event log. An offset counts events; a stream entry holds one call's events and is named by its last offset.
+
+local function first_offset(p)
+  local head = redis.call('XRANGE', p.tag .. 'events', '-', '+', 'COUNT', 1)[1]
+  if not head then return p.event + 1 end
+  local last = tonumber(string.match(head[1], '^(%d+)-'))
+  local fields = head[2]
+  local events, n, at = fields[6], 0, 1
+  while at <= #events do
+    local detail = struct.unpack('>I2', events, at + 54)
+    at = at + 56 + detail
+    n = n + 1
+  end
+  return last - n + 1
+end
+
+-- describe_events(consumer or '') -> { first, last, committed or -1, epoch }
+local function describe_events(p, a, i)
+  local committed, epoch = '-1', '0'
+  if a[i] ~= '' then
+    local raw = redis.call('HGET', p.tag .. 'consumers', a[i])
+    if raw then
+      local o, e = struct.unpack('>I8I8', raw)
+      committed, epoch = string.format('%.0f', o), string.format('%.0f', e)
+    end
+  end
+  return { string.format('%.0f', first_offset(p)), string.format('%.0f', p.event), committed, epoch }
+end
+
+-- read_events(after, entries) -> { first, last, then entries: last offset, t, n, e ... }
+local function read_events(p, a, i)
+  local first = first_offset(p)
+  local after = tonumber(a[i])
+  if after < first - 1 then return refuse(REASON.TRIMMED, 'first_offset', string.format('%.0f', first)) end
+  local found = redis.call('XRANGE', p.tag .. 'events', string.format('%.0f-0', after + 1), '+', 'COUNT',
+    tonumber(a[i + 1]))
+  local reply = { string.format('%.0f', first), string.format('%.0f', p.event) }
+  for k = 1, #found do
+    local fields = found[k][2]
+    local n = #reply
+    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = found[k][1], fields[2], fields[4], fields[6]
+  end
+  return reply
+end
+
+-- commit_offset(consumer, offset, epoch) -> committed offset
+local function commit_offset(p, a, i)
+  expect(p, 'consumers', 'hash')
+  local offset, epoch = tonumber(a[i + 1]), tonumber(a[i + 2])
+  local raw = redis.call('HGET', p.tag .. 'consumers', a[i])
+  local old, old_epoch = 0, 0
+  if raw then old, old_epoch = struct.unpack('>I8I8', raw) end
+  if epoch < old_epoch then return refuse(REASON.EPOCH, 'epoch', string.format('%.0f', old_epoch)) end
+  if offset > p.event then return refuse(REASON.INVALID, 'last_offset', string.format('%.0f', p.event)) end
+  offset = math.max(offset, old)
+  redis.call('HSET', p.tag .. 'consumers', a[i], struct.pack('>I8I8', offset, epoch))
+  p.dirty = true
+  return string.format('%.0f', offset)
+end
+
+-- trim_events(tail kept without consumers, events kept at most) -> { first offset, last offset, 1 when the cap cut }
+local function trim_events(p, a, i)
+  local tail, cap = tonumber(a[i]), tonumber(a[i + 1])
+  local raw = redis.call('HVALS', p.tag .. 'consumers')
+  local keep = p.event - tail
+  for k = 1, #raw do keep = math.min(keep, (struct.unpack('>I8', raw[k]))) end
+  local capped = 0
+  if keep < p.event - cap then
+    keep, capped = p.event - cap, 1
+  end
+  if keep > 0 then
+    -- An entry is named by its last offset, so entries wholly at or below keep go.
+    redis.call('XTRIM', p.tag .. 'events', 'MINID', string.format('%.0f-0', keep + 1))
+  end
+  return { string.format('%.0f', first_offset(p)), string.format('%.0f', p.event), capped }
+end

@@ -1,0 +1,222 @@
+"""The records that the function library keeps, on this side. Formats: storage/lua/10_codec.lua, 20_partition.lua."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import msgspec
+
+from quintet_core.domain.event import Event
+from quintet_core.domain.job import Job, JobState, Lease, NewJob
+from quintet_core.domain.queue import PauseDirection, Queue, QueueCounts, QueueSettings
+from quintet_core.storage import keys
+
+_BIAS = 1 << 63
+_RANK = struct.Struct(">Q")
+_TAIL = struct.Struct(">BBH")
+_OPTIONS = struct.Struct(">QQQIQQI")
+_BODY = struct.Struct(">IQQQQIQIBBH")
+_RUN = struct.Struct(">BBIIQQQQQQQQIIQQBH")
+_SETTINGS = struct.Struct(">BBQQQQQIQQH")
+_EVENT = struct.Struct(">BIQQIQQIBH")
+_NAME = struct.Struct(">IH")
+_BODY_BYTES = _BODY.size
+_RUN_BYTES = _RUN.size
+
+
+def rank_bytes(rank: int) -> bytes:
+    """An int64 as 8 bytes whose byte order is its order."""
+    return _RANK.pack(rank + _BIAS)
+
+
+def rank_of(raw: bytes) -> int:
+    """The int64 behind 8 order-preserving bytes."""
+    return int(_RANK.unpack(raw)[0]) - _BIAS
+
+
+def pack_options(job: NewJob, window_ms: int) -> bytes:
+    """The numbers of a new job, as enqueue reads them."""
+    return _OPTIONS.pack(
+        job.rank + _BIAS,
+        job.delay_ms,
+        job.time_to_live_ms,
+        job.attempts_max,
+        job.lease_ms,
+        window_ms,
+        len(job.payload),
+    )
+
+
+def pack_tail(job: NewJob) -> bytes:
+    """The part of a body that the functions do not look into."""
+    if not (job.deduplication_key or job.attributes):
+        content_type = job.content_type.encode()
+        return _TAIL.pack(len(content_type), 0, 0) + content_type + job.payload
+    content_type, key = job.content_type.encode(), job.deduplication_key.encode()
+    attributes = msgspec.msgpack.encode(job.attributes) if job.attributes else b""
+    return b"".join(
+        (_TAIL.pack(len(content_type), len(key), len(attributes)), content_type, key, attributes, job.payload)
+    )
+
+
+def pack_settings(settings: QueueSettings) -> bytes:
+    """Queue settings as the queue record holds them."""
+    flags = (
+        (settings.jobs_max is not None)
+        | (settings.payload_bytes_max is not None) << 1
+        | (settings.rank_range is not None) << 2
+    )
+    low, high = settings.rank_range or (-_BIAS, -_BIAS)
+    letters, content_type = settings.dead_letter_queue.encode(), settings.content_type.encode()
+    return (
+        _SETTINGS.pack(
+            flags,
+            settings.structure,
+            settings.jobs_max or 0,
+            settings.payload_bytes_max or 0,
+            low + _BIAS,
+            high + _BIAS,
+            settings.lease_ms,
+            settings.attempts_max,
+            settings.backoff_ms,
+            settings.backoff_max_ms,
+            len(letters),
+        )
+        + letters
+        + content_type
+    )
+
+
+def unpack_settings(raw: bytes) -> QueueSettings:
+    """The settings behind a queue record's settings field."""
+    flags, structure, jobs, payload, low, high, lease, attempts, backoff, longest, letters = _SETTINGS.unpack_from(raw)
+    end = _SETTINGS.size + letters
+    return QueueSettings(
+        structure=structure,
+        jobs_max=jobs if flags & 1 else None,
+        payload_bytes_max=payload if flags & 2 else None,
+        rank_range=(low - _BIAS, high - _BIAS) if flags & 4 else None,
+        lease_ms=lease,
+        attempts_max=attempts,
+        backoff_ms=backoff,
+        backoff_max_ms=longest,
+        dead_letter_queue=raw[_SETTINGS.size : end].decode(),
+        content_type=raw[end:].decode(),
+    )
+
+
+def unpack_queue(reply: list[bytes | int], partition: int) -> Queue:
+    """A queue as the library's `describe` tells it."""
+    name, _number, paused, until, created, settings, ready, delayed, leased, dead = reply
+    assert isinstance(name, bytes)
+    assert isinstance(settings, bytes)
+    namespace, queue = keys.split_name_key(name)
+    return Queue(
+        namespace,
+        queue,
+        unpack_settings(settings),
+        PauseDirection(int(paused)),
+        int(until),
+        QueueCounts(int(ready), int(delayed), int(leased), int(dead)),
+        int(created),
+        partition,
+    )
+
+
+_LEASED = JobState.LEASED
+
+
+def unpack_leased(run: bytes, body: bytes, namespace: str, queue: str, job_id: int) -> Job:
+    """A job as a dequeue hands it out."""
+    (_, _, attempts, _, rank, _, token, deadline, _, _, _, expires, attempts_max, size, _, _, worker, _reason) = (
+        _RUN.unpack_from(run)
+    )
+    _, _, enqueued, available, _, _, _, _, type_bytes, key_bytes, attribute_bytes = _BODY.unpack_from(body)
+    at = _BODY_BYTES
+    key, attributes = "", {}
+    content_type = body[at : at + type_bytes].decode() if type_bytes else ""
+    at += type_bytes
+    if key_bytes or attribute_bytes:
+        key = body[at : at + key_bytes].decode()
+        at += key_bytes
+        if attribute_bytes:
+            attributes = msgspec.msgpack.decode(body[at : at + attribute_bytes], type=dict[str, str])
+        at += attribute_bytes
+    label = run[_RUN_BYTES : _RUN_BYTES + worker].decode() if worker else ""
+    reason = run[_RUN_BYTES + worker :].decode() if len(run) > _RUN_BYTES + worker else ""
+    return Job(
+        job_id,
+        namespace,
+        queue,
+        body[at:],
+        content_type,
+        rank - _BIAS,
+        _LEASED,
+        enqueued,
+        available,
+        expires,
+        attempts,
+        attempts_max,
+        reason,
+        Lease(token, deadline, label),
+        key,
+        attributes,
+        size,
+    )
+
+
+_BLANK_RUN = bytes(_RUN_BYTES)
+
+
+def unpack_shown(reply: list[bytes | int], partition: int, partitions: int) -> Job:
+    """A job as the library's `show` tells it, in whatever state."""
+    state, name, available_at, run, sequence, body = reply[:6]
+    assert isinstance(name, bytes)
+    assert isinstance(run, bytes)
+    assert isinstance(sequence, bytes)
+    assert isinstance(body, bytes)
+    namespace, queue = keys.split_name_key(name)
+    job_id = int.from_bytes(sequence, "big") * partitions + partition
+    job = unpack_leased(run or _BLANK_RUN, body, namespace, queue, job_id)
+    job.state = JobState(int(state))
+    _, rank, _, _, expires, attempts_max, _, size, *_ = _BODY.unpack_from(body)
+    job.rank, job.expires_at_ms, job.payload_bytes = rank - _BIAS, expires, size
+    job.attempts_max = attempts_max
+    if job.state is not JobState.LEASED:
+        job.lease = None
+    if available_at:
+        job.available_at_ms = int(float(available_at))
+    return job
+
+
+def unpack_events(
+    entry: bytes, at: bytes, names: bytes, packed: bytes, partition: int, partitions: int
+) -> Iterator[Event]:
+    """The events of one stream entry, in order. `entry` is its id, named by its last offset."""
+    last, at_ms = int(entry.partition(b"-")[0]), int(at)
+    queues = dict(_unpack_names(names))
+    found = []
+    position = 0
+    while position < len(packed):
+        fields = _EVENT.unpack_from(packed, position)
+        position += _EVENT.size + fields[9]
+        found.append((fields, packed[position - fields[9] : position]))
+    offset = last - len(found)
+    for (kind, queue, sequence, rank, attempt, wait, service, size, state, _), detail in found:
+        offset += 1
+        namespace, name = queues[queue]
+        job_id = sequence * partitions + partition if sequence else 0
+        signed = rank - _BIAS if sequence else 0
+        yield Event(
+            partition, offset, kind, at_ms, namespace, name, job_id, signed, attempt, wait, service, size, state,
+            detail.decode(errors="replace"),
+        )  # fmt: skip
+
+
+def _unpack_names(raw: bytes) -> Iterator[tuple[int, tuple[str, str]]]:
+    position = 0
+    while position < len(raw):
+        number, size = _NAME.unpack_from(raw, position)
+        position += _NAME.size + size
+        yield number, keys.split_name_key(raw[position - size : position])
