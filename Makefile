@@ -1,0 +1,71 @@
+# Quintet: `make` lists what can be done.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?=
+BIN := .venv/bin
+SOURCES := service adapters tests benchmarks tools
+# mypy wants folders that hold Python; the list follows the tree.
+TYPED := $(sort $(patsubst %/,%,$(dir $(wildcard service/*/*.py adapters/*/*.py)))) \
+	$(foreach folder,tests benchmarks tools,$(if $(shell find $(folder) -name '*.py' 2>/dev/null | head -1),$(folder)))
+
+##@ Use
+.PHONY: help run
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: .venv/.installed redis ## Install what is missing, start everything, show what listens where (ARGS="--data DIR ...")
+	@exec $(BIN)/quintet up $(ARGS)
+
+##@ Develop
+.PHONY: venv test lint types imports verify format proto docs bench clean redis
+venv: .venv/.installed-dev ## Make the virtual environment with everything for development
+
+test: .venv/.installed-dev redis lint types imports verify ## Check everything: style, types, layers, generated files, tests (ARGS="-k ...")
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: .venv/.installed-dev ## Check style and format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: .venv/.installed-dev ## Check types
+	@$(BIN)/mypy $(TYPED)
+
+imports: .venv/.installed-dev ## Check the layers
+	@$(BIN)/lint-imports --no-logo
+
+verify: .venv/.installed-dev ## Check that generated stubs and docs tables are current
+	@tools/verify_generated.sh $(BIN)/python
+
+format: .venv/.installed-dev ## Format the code
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+proto: .venv/.installed-dev ## Generate the stubs from proto/
+	@$(BIN)/python tools/generate_stubs.py
+
+docs: .venv/.installed-dev ## Generate docs/settings.md and docs/metrics.md
+	@$(BIN)/python tools/generate_docs.py
+
+bench: .venv/.installed-dev redis ## Measure, side by side with beanstalkd when it is installed (ARGS="...")
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+clean: ## Remove what was generated here, but never data/
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+redis:
+	@tools/ensure_redis.sh
+
+.venv/.installed: pyproject.toml tools/make_venv.sh
+	@tools/make_venv.sh $(PYTHON)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+.venv/.installed-dev: pyproject.toml tools/make_venv.sh
+	@tools/make_venv.sh $(PYTHON)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch .venv/.installed $@
