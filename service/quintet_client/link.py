@@ -216,13 +216,11 @@ class Link:
     async def _write(self, call: _Call) -> None:
         """Writes whatever has come while the last write was under way. Ends by half-closing when told to close."""
         outbox = self._outbox
-        while True:
+        while outbox or not self._closing:
             await outbox.wait_filled()
             for request in outbox.take():
                 await call.write(request)
-            if self._closing and not outbox:
-                await call.done_writing()
-                return
+        await call.done_writing()
 
 
 def _session_call(channel: grpc.aio.Channel, metadata: tuple[tuple[str, str], ...]) -> _Call:

@@ -49,7 +49,7 @@ from quintet.v1.session_service_pb2 import (
 )
 
 from quintet_client.credentials import ANONYMOUS, MESSAGE_BYTES_MAX, Credentials
-from quintet_client.errors import QuintetError, UnavailableError, error_of_failure
+from quintet_client.errors import AccessError, QuintetError, UnavailableError, error_of_failure
 from quintet_client.link import Link
 from quintet_client.outbox import Outbox
 from quintet_client.session_life import SessionLife
@@ -167,6 +167,8 @@ class Session:
             raise self._last_error from None
         if self._closed:
             raise UnavailableError("the session is closed")
+        if not self._sending:
+            raise self._last_error
 
     async def close(self) -> None:
         """Orderly end: sends what was submitted, half-closes; the core answers, and releases every owner's leases.
@@ -395,7 +397,10 @@ class Session:
         """The link's: what was sent is in doubt."""
         self._last_error = error
         self._sending = False
-        self._ready.clear()
+        if isinstance(error, AccessError):
+            self._ready.set()  # Waiting does not mend it: those who wait are told.
+        else:
+            self._ready.clear()
         self._stop_heartbeat()
         self._observer.session_broken(error)
         in_doubt = self._pending | self._parked
