@@ -116,6 +116,10 @@ def exceeded(what: str, limit: int, value: int) -> CallerError:
     """A LIMIT_EXCEEDED to raise: `what` names the setting or field, limit and value in its unit."""
     return CallerError(
         refusal(
-            Reason.LIMIT_EXCEEDED, f"{what} is {value}, the limit is {limit}", limit=what, max=str(limit), value=str(value)
+            Reason.LIMIT_EXCEEDED,
+            f"{what} is {value}, the limit is {limit}",
+            limit=what,
+            max=str(limit),
+            value=str(value),
         )
     )

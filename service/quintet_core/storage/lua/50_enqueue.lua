@@ -33,7 +33,7 @@ local function policy_refusal(p, q, news, fresh)
     if size + fresh > q.jobs_max then return refuse(REASON.FULL, 'max', string.format('%.0f', q.jobs_max)) end
   end
   for i = 1, #news do
-    if not in_range(q, news[i].rank) then return refuse(REASON.RANK, 'rank_min', q.rank_min, 'rank_max', q.rank_max) end
+    if not in_range(q, news[i].rank) then return refuse(REASON.RANK) end
     if q.payload_bytes_max and news[i].payload_bytes > q.payload_bytes_max then
       return refuse(REASON.PAYLOAD, 'max', string.format('%.0f', q.payload_bytes_max))
     end

@@ -4,7 +4,7 @@ local MAX_REPLY_BYTES = 8388608
 
 -- best(n, n names): the place at the head of all of them, and which queue has it. Read-only but for settling.
 -- dequeue(n, n names, jobs_max, lease_ms, session, owner, on_close, allow_missing, wait, bound, worker, session_ttl)
--- answers {'j', then for each job: index of its queue's name, run, body}, {'e'} (empty), {'a'} (ask again: more is due
+-- answers {'j', then for each job: index of its queue's name, run, body, sequence}, {'e'} (empty), {'a'} (ask again: more is due
 -- than one call settles) or {'c'} (only worse than bound).
 
 -- Queues that may give a job now. Returns queues (index -> queue), or nil and the answer to give instead.
@@ -163,7 +163,8 @@ local function dequeue(p, a, i)
   local reply = { 'j' }
   for k = 1, #jobs do
     local m = #reply
-    reply[m + 1], reply[m + 2], reply[m + 3] = picked[k][1] - 1, lease(p, jobs[k], terms), jobs[k].raw
+    reply[m + 1], reply[m + 2] = picked[k][1] - 1, lease(p, jobs[k], terms)
+    reply[m + 3], reply[m + 4] = jobs[k].raw, jobs[k].sequence
   end
   return reply
 end

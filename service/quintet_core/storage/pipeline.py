@@ -1,0 +1,260 @@
+"""Natural batching: whatever arrived while the last pipeline was in flight is the next pipeline.
+
+No timers: a lone operation leaves in the tick it came in. Operations are grouped by partition, one function call a
+group. Operations of one owner take effect in the order they were submitted: groups are carried out in order, and an
+operation never joins a group before the last one its owner has an operation in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import hiredis
+
+from quintet_core.domain.errors import Reason, Refusal, refusal
+from quintet_core.storage.keys import partition_tag
+from quintet_core.storage.link import Link, LinkLost, Reply
+
+Argument = bytes | str | int
+OnAnswer = Callable[[Reply], None]
+
+OPERATIONS_PER_CALL_MAX = 200
+BYTES_PER_CALL_MAX = 1 << 20
+OPERATIONS_PER_FLUSH_MAX = 2000
+BYTES_PER_FLUSH_MAX = 16 << 20
+QUEUED_MAX = 200_000
+QUEUED_BYTES_MAX = 256 << 20
+REPLY_HEAD = 4
+
+
+class Ordered:
+    """Something whose operations take effect in the order submitted: where its last one went."""
+
+    __slots__ = ("flush", "group")
+
+    def __init__(self) -> None:
+        self.flush = -1
+        self.group = -1
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """One call of a verb. `arguments` are those of the Lua verb; `on_answer` gets its answer or a Refusal, once."""
+
+    partition: int
+    verb: str
+    arguments: list[Argument]
+    on_answer: OnAnswer
+    order: Ordered | None = None
+    payload_bytes: int = 0
+    asks: int = 0
+
+
+class Observer(Protocol):
+    """Who is told of what every pipeline brings back."""
+
+    def on_batch(self, operations: int, calls: int, seconds: float) -> None:
+        """A pipeline came back."""
+
+    def on_clock(self, partition: int, now_ms: int, due_at_ms: int | None) -> None:
+        """A partition's clock, and a time at which something in it falls due (None: nothing new)."""
+
+    def on_woken(self, name_key: bytes, ready: int) -> None:
+        """A queue that somebody waits for has this many ready jobs; 0: it was deleted."""
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    partition: int
+    operations: list[Operation] = field(default_factory=list)
+    arguments: list[Argument] = field(default_factory=list)
+    payload_bytes: int = 0
+    relief: bool = False
+
+
+# Errors that mean that the call was not carried out, for a reason that may pass.
+_PASSING = ("LOADING", "BUSY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MISCONF", "READONLY", "NOREPLICAS", "NOAUTH")
+_ASKS_MAX = 50
+
+
+class Pipeline:
+    """The one way of operations to Redis. Not connected: everything is refused at once with UNAVAILABLE."""
+
+    def __init__(self, replica: bytes, observer: Observer, reply_timeout_s: float) -> None:
+        self._replica = replica
+        self._observer = observer
+        self._timeout_s = reply_timeout_s
+        self._link: Link | None = None
+        self._queued: deque[Operation] = deque()
+        self._queued_bytes = 0
+        self._relieved: list[_Group] = []
+        self._awaited = 0
+        self._flushes = 0
+        self._scheduled = False
+        self._sent_at = 0.0
+        self._batch = (0, 0)
+        self._watchdog: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self.refusing: Refusal | None = refusal(Reason.UNAVAILABLE)
+
+    @property
+    def queued(self) -> int:
+        """Operations that have not been sent yet."""
+        return len(self._queued)
+
+    def attach(self, link: Link) -> None:
+        """Begin to send over a connection that is ready for operations."""
+        self._link = link
+        self.refusing = None
+
+    def detach(self, why: Refusal) -> None:
+        """Refuse everything queued and to come. What was sent is answered by the link as it goes."""
+        self._link = None
+        self.refusing = why
+        queued, self._queued, self._queued_bytes = self._queued, deque(), 0
+        relieved, self._relieved = self._relieved, []
+        for operation in queued:
+            operation.on_answer(why)
+        for group in relieved:
+            for operation in group.operations:
+                operation.on_answer(why)
+
+    def submit(self, operation: Operation) -> None:
+        """Take an operation. Its answer never comes before this returns."""
+        why = self.refusing
+        if why is None and (len(self._queued) >= QUEUED_MAX or self._queued_bytes >= QUEUED_BYTES_MAX):
+            why = refusal(Reason.TOO_MANY_IN_FLIGHT)
+        if why is not None:
+            self._loop.call_soon(operation.on_answer, why)
+            return
+        self._queued.append(operation)
+        self._queued_bytes += operation.payload_bytes
+        if not self._awaited and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        link = self._link
+        if self._awaited or link is None or not (self._queued or self._relieved):
+            return
+        groups = self._relieved + self._gather()
+        self._relieved = []
+        self._flushes += 1
+        self._awaited = len(groups)
+        self._sent_at = self._loop.time()
+        self._batch = (sum(len(group.operations) for group in groups), len(groups))
+        self._watchdog = self._loop.call_later(self._timeout_s, link.abort)
+        link.send_all([self._pack(group) for group in groups], [self._receiver(group) for group in groups])
+
+    def _gather(self) -> list[_Group]:
+        queued, groups, latest = self._queued, [], {}
+        flush, payload_bytes = self._flushes, 0
+        for _ in range(min(len(queued), OPERATIONS_PER_FLUSH_MAX)):
+            operation = queued.popleft()
+            order = operation.order
+            index = latest.get(operation.partition, -1)
+            if (
+                index < 0
+                or (order is not None and order.flush == flush and order.group > index)
+                or len(groups[index].operations) >= OPERATIONS_PER_CALL_MAX
+                or groups[index].payload_bytes >= BYTES_PER_CALL_MAX
+            ):
+                index = latest[operation.partition] = len(groups)
+                groups.append(_Group(operation.partition))
+            if order is not None:
+                order.flush, order.group = flush, index
+            group = groups[index]
+            group.operations.append(operation)
+            arguments = operation.arguments
+            group.arguments += (operation.verb, len(arguments), *arguments)
+            group.payload_bytes += operation.payload_bytes
+            payload_bytes += operation.payload_bytes
+            if payload_bytes >= BYTES_PER_FLUSH_MAX:
+                break
+        self._queued_bytes -= payload_bytes
+        return groups
+
+    def _pack(self, group: _Group) -> bytes:
+        function = "relief_v1" if group.relief else "batch_v1"
+        packed: bytes = hiredis.pack_command(
+            ("FCALL", function, 1, partition_tag(group.partition), self._replica, *group.arguments)
+        )
+        return packed
+
+    def _receiver(self, group: _Group) -> Callable[[Reply], None]:
+        return lambda reply: self._receive(group, reply)
+
+    def _receive(self, group: _Group, reply: Reply) -> None:
+        self._awaited -= 1
+        if not self._awaited:
+            self._came_back()
+        if isinstance(reply, list):
+            self._answer(group, reply)
+        elif isinstance(reply, hiredis.ReplyError) and str(reply).startswith("OOM") and not group.relief:
+            group.relief = True
+            self._relieved.append(group)
+        else:
+            why = _refusal_for(reply)
+            for operation in group.operations:
+                operation.on_answer(why)
+        if not self._awaited and (self._queued or self._relieved) and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _came_back(self) -> None:
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+        self._observer.on_batch(*self._batch, self._loop.time() - self._sent_at)
+
+    def _answer(self, group: _Group, reply: list[Reply]) -> None:
+        now, due, woken, deleted = reply[:REPLY_HEAD]
+        self._observer.on_clock(group.partition, int(now), int(due) if due else None)
+        for operation, answer in zip(group.operations, reply[REPLY_HEAD:], strict=True):
+            if answer.__class__ is list and answer:
+                head = answer[0]
+                if head == b"!":
+                    answer = _refused(answer)  # noqa: PLW2901
+                elif head == b"a" and len(answer) == 1 and self._ask_again(operation):
+                    continue
+            operation.on_answer(answer)
+        for at in range(0, len(woken), 2):
+            self._observer.on_woken(woken[at], woken[at + 1])
+        for name_key in deleted:
+            self._observer.on_woken(name_key, 0)
+
+    def _ask_again(self, operation: Operation) -> bool:
+        """More was due than one call may settle: the operation did nothing yet and goes first in the next batch."""
+        operation.asks += 1
+        if operation.asks > _ASKS_MAX or self._link is None:
+            return False
+        self._queued.appendleft(operation)
+        self._queued_bytes += operation.payload_bytes
+        return True
+
+
+def _refused(answer: list[Reply]) -> Refusal:
+    pairs = [_shown(value) for value in answer[2:]]
+    metadata = dict(zip(pairs[::2], pairs[1::2], strict=True))
+    return refusal(Reason(answer[1]), "", **metadata)
+
+
+def _shown(value: bytes) -> str:
+    return value.decode(errors="backslashreplace")
+
+
+def _refusal_for(reply: Reply) -> Refusal:
+    if isinstance(reply, LinkLost):
+        return refusal(Reason.UNAVAILABLE)
+    text = str(reply)
+    if text.startswith("OOM"):
+        return refusal(Reason.MEMORY_FULL)
+    if text.startswith("DAMAGED"):
+        return refusal(Reason.DAMAGED, what=text)
+    if text.startswith(_PASSING) or "Function not found" in text:
+        return refusal(Reason.UNAVAILABLE, f"Redis refuses: {text.partition(' ')[0]}")
+    return refusal(Reason.INTERNAL, what=text)

@@ -1,0 +1,559 @@
+"""The verbs of the function library as methods: arguments packed, answers parsed.
+
+Callback methods are for the hot path; `ask` awaits any verb. An answer is the verb's outcome or a Refusal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from quintet_core.domain.errors import Refusal
+from quintet_core.domain.event import Event, PartitionLog
+from quintet_core.domain.job import Job, JobState, NewJob
+from quintet_core.domain.limits import DEDUPLICATION_WINDOW_MS_DEFAULT
+from quintet_core.domain.outcomes import (
+    Acknowledged,
+    Deleted,
+    Dequeued,
+    Done,
+    Enqueued,
+    Extended,
+    JobPage,
+    Released,
+)
+from quintet_core.domain.queue import Queue, QueueCounts, QueueSettings
+from quintet_core.storage import records
+from quintet_core.storage.keys import name_key, namespace_scope, partition_of
+from quintet_core.storage.link import Reply
+from quintet_core.storage.pipeline import Argument, Operation, Ordered, Pipeline
+
+_T = TypeVar("_T")
+_DEFAULT_SETTINGS = records.pack_settings(QueueSettings())
+_ENQUEUE_OVERHEAD_BYTES = 128
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTerms:
+    """Terms of a dequeue. `session` and `owner` of 8 bytes each make an owner lease, else `lease_ms` counts (0: job's,
+    then queue's). `placement_on_close` is a Placement. `session_ttl_ms` enters a session that is new here."""
+
+    lease_ms: int = 0
+    session: bytes = b""
+    owner: bytes = b""
+    placement_on_close: int = 1
+    worker: str = ""
+    session_ttl_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The place at the head of some queues of one partition, and which of them has it."""
+
+    place: bytes
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Worse:
+    """There are jobs, but none as good as the bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which queue an id must be in: any of a namespace, or exactly one."""
+
+    key: bytes
+    exact: bool
+
+    @classmethod
+    def of(cls, namespace: str, queue: str | None) -> Scope:
+        """The queue when there is one, else the namespace."""
+        if queue is None:
+            return cls(namespace_scope(namespace), False)
+        return cls(name_key(namespace, queue), True)
+
+
+class RedisStore:
+    """All operations of `partitions` partitions over one pipeline."""
+
+    def __init__(self, pipeline: Pipeline, partitions: int) -> None:
+        self.pipeline = pipeline
+        self.partitions = partitions
+
+    # --- paths
+
+    def submit(
+        self,
+        partition: int,
+        verb: str,
+        arguments: list[Argument],
+        on_answer: Callable[[Reply], None],
+        order: Ordered | None = None,
+        payload_bytes: int = 0,
+    ) -> None:
+        """Any verb, in the callback style."""
+        self.pipeline.submit(Operation(partition, verb, arguments, on_answer, order, payload_bytes))
+
+    async def ask(self, partition: int, verb: str, *arguments: Argument) -> Reply | Refusal:
+        """Any verb; its raw answer, or the Refusal."""
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self.submit(partition, verb, list(arguments), lambda answer: future.done() or future.set_result(answer))
+        return await future
+
+    def partition_of(self, namespace: str, queue: str) -> int:
+        """Where a queue lives."""
+        return partition_of(name_key(namespace, queue), self.partitions)
+
+    def _place(self, job_id: int) -> tuple[int, bytes]:
+        sequence, partition = divmod(job_id, self.partitions)
+        return partition, sequence.to_bytes(8, "big")
+
+    # --- jobs in
+
+    def enqueue(
+        self,
+        namespace: str,
+        queue: str,
+        jobs: Sequence[NewJob],
+        create_if_missing: bool,
+        done: Done[Enqueued],
+        order: Ordered | None = None,
+    ) -> None:
+        """All of the jobs or none. Refusals: QUEUE_NOT_FOUND, QUEUE_PAUSED and the queue's policies."""
+        key = name_key(namespace, queue)
+        partition, partitions = partition_of(key, self.partitions), self.partitions
+        arguments: list[Argument] = [key, _DEFAULT_SETTINGS if create_if_missing else b"", len(jobs)]
+        payload_bytes = 0
+        for job in jobs:
+            window_ms = job.deduplication_window_ms or DEDUPLICATION_WINDOW_MS_DEFAULT
+            arguments += (records.pack_options(job, window_ms), job.deduplication_key, records.pack_tail(job))
+            payload_bytes += len(job.payload) + _ENQUEUE_OVERHEAD_BYTES
+
+        def on_answer(answer: Reply) -> None:
+            if answer.__class__ is Refusal:
+                done(answer)
+                return
+            sequences, repeated = answer
+            if len(sequences) == 8:
+                ids = [int.from_bytes(sequences, "big") * partitions + partition]
+            else:
+                ids = _ids(sequences, partition, partitions)
+            done(Enqueued(ids, _ids(repeated, partition, partitions) if repeated else []))
+
+        self.pipeline.submit(Operation(partition, "enqueue", arguments, on_answer, order, payload_bytes))
+
+    # --- jobs out
+
+    def dequeue(
+        self,
+        namespace: str,
+        queues: Sequence[str],
+        jobs_max: int,
+        terms: LeaseTerms,
+        *,
+        allow_missing: bool,
+        await_jobs: bool,
+        done: Done[Dequeued | Worse],
+        bound: bytes = b"",
+        order: Ordered | None = None,
+    ) -> None:
+        """The best jobs of queues that share a partition, none worse than `bound` (a place). `await_jobs`: when there
+        are none, ask to be told of new ones."""
+        names = [name_key(namespace, queue) for queue in queues]
+        partition, partitions = partition_of(names[0], self.partitions), self.partitions
+        arguments: list[Argument] = [
+            len(names),
+            *names,
+            jobs_max,
+            terms.lease_ms,
+            terms.session,
+            terms.owner,
+            terms.placement_on_close,
+            b"1" if allow_missing else b"0",
+            b"1" if await_jobs else b"0",
+            bound[:16],
+            terms.worker,
+            terms.session_ttl_ms,
+        ]
+
+        def on_answer(answer: Reply) -> None:
+            if answer.__class__ is Refusal:
+                done(answer)
+            elif answer[0] == b"j":
+                jobs = [
+                    records.unpack_leased(
+                        answer[at + 1],
+                        answer[at + 2],
+                        namespace,
+                        queues[answer[at]],
+                        int.from_bytes(answer[at + 3], "big") * partitions + partition,
+                    )
+                    for at in range(1, len(answer), 4)
+                ]
+                done(Dequeued(jobs))
+            else:
+                done(Worse() if answer[0] == b"c" else Dequeued([]))
+
+        self.pipeline.submit(Operation(partition, "dequeue", arguments, on_answer, order))
+
+    def best(
+        self,
+        namespace: str,
+        queues: Sequence[str],
+        allow_missing: bool,
+        done: Done[Best | None],
+        order: Ordered | None = None,
+    ) -> None:
+        """The head of queues that share a partition, or None."""
+        names = [name_key(namespace, queue) for queue in queues]
+
+        def on_answer(answer: Reply) -> None:
+            if answer.__class__ is Refusal:
+                done(answer)
+            else:
+                done(Best(answer[1], answer[2]) if answer[0] == b"b" else None)
+
+        arguments: list[Argument] = [len(names), *names, b"1" if allow_missing else b"0"]
+        partition = partition_of(names[0], self.partitions)
+        self.pipeline.submit(Operation(partition, "best", arguments, on_answer, order))
+
+    # --- leases
+
+    def _of_job(
+        self,
+        verb: str,
+        job_id: int,
+        scope: Scope,
+        rest: tuple[Argument, ...],
+        parse: Callable[[Reply], _T],
+        done: Done[_T],
+        order: Ordered | None,
+    ) -> None:
+        partition, sequence = self._place(job_id)
+
+        def on_answer(answer: Reply) -> None:
+            done(answer if answer.__class__ is Refusal else parse(answer))
+
+        arguments: list[Argument] = [sequence, scope.key, b"1" if scope.exact else b"0", *rest]
+        self.pipeline.submit(Operation(partition, verb, arguments, on_answer, order))
+
+    def acknowledge(
+        self, job_id: int, scope: Scope, token: int | None, done: Done[Acknowledged], order: Ordered | None = None
+    ) -> None:
+        """End a leased job. `token` None: whichever lease. Refusals: JOB_NOT_FOUND, NOT_LEASED, STALE_LEASE."""
+        self._of_job("acknowledge", job_id, scope, (_token(token),), _acknowledged, done, order)
+
+    def release(
+        self,
+        job_id: int,
+        scope: Scope,
+        token: int | None,
+        *,
+        delay_ms: int | None,
+        placement: int,
+        failure_reason: str,
+        undo_attempt: bool,
+        done: Done[Released],
+        order: Ordered | None = None,
+    ) -> None:
+        """Give a leased job back. Refusals as acknowledge."""
+        rest: tuple[Argument, ...] = (
+            _token(token),
+            b"" if delay_ms is None else delay_ms,
+            placement,
+            failure_reason,
+            b"1" if undo_attempt else b"0",
+        )
+        self._of_job("release", job_id, scope, rest, _released, done, order)
+
+    def extend(
+        self,
+        job_id: int,
+        scope: Scope,
+        token: int | None,
+        lease_ms: int,
+        done: Done[Extended],
+        order: Ordered | None = None,
+    ) -> None:
+        """Move the deadline of a duration lease. Refusals as acknowledge; INVALID_ARGUMENT for an owner lease."""
+        self._of_job("extend", job_id, scope, (_token(token), lease_ms), _extended, done, order)
+
+    def delete(self, job_id: int, scope: Scope, done: Done[Deleted], order: Ordered | None = None) -> None:
+        """Remove a job in whatever state. Refusal: JOB_NOT_FOUND."""
+        self._of_job("delete", job_id, scope, (), _deleted, done, order)
+
+    def get_job(
+        self, job_id: int, scope: Scope, with_payload: bool, done: Done[Job], order: Ordered | None = None
+    ) -> None:
+        """A job as it stands. Refusal: JOB_NOT_FOUND."""
+        partition = job_id % self.partitions
+
+        def parse(answer: Reply) -> Job:
+            return records.unpack_shown(answer, partition, self.partitions)
+
+        self._of_job("get_job", job_id, scope, (b"1" if with_payload else b"0",), parse, done, order)
+
+    # --- queues
+
+    def _of_queue(
+        self,
+        verb: str,
+        namespace: str,
+        queue: str,
+        rest: tuple[Argument, ...],
+        parse: Callable[[Reply, int], _T],
+        done: Done[_T],
+        order: Ordered | None,
+    ) -> None:
+        key = name_key(namespace, queue)
+        partition = partition_of(key, self.partitions)
+
+        def on_answer(answer: Reply) -> None:
+            done(answer if answer.__class__ is Refusal else parse(answer, partition))
+
+        self.pipeline.submit(Operation(partition, verb, [key, *rest], on_answer, order))
+
+    def count(self, namespace: str, queue: str, done: Done[QueueCounts], order: Ordered | None = None) -> None:
+        """Jobs by state. Refusal: QUEUE_NOT_FOUND."""
+        self._of_queue("count", namespace, queue, (), _counts, done, order)
+
+    def list_jobs(
+        self,
+        namespace: str,
+        queue: str,
+        state: JobState,
+        limit: int,
+        cursor: tuple[bytes, bytes] | None,
+        with_payload: bool,
+        done: Done[JobPage],
+        order: Ordered | None = None,
+    ) -> None:
+        """One page of the jobs in a state, in the order of the state's set. Refusal: QUEUE_NOT_FOUND."""
+        score, place = cursor or (b"", b"")
+
+        def parse(answer: Reply, partition: int) -> JobPage:
+            jobs = [records.unpack_shown(shown, partition, self.partitions) for shown in answer[2:]]
+            return JobPage(jobs, (answer[0], answer[1]) if answer[1] else None)
+
+        rest: tuple[Argument, ...] = (int(state), limit, score, place, b"1" if with_payload else b"0")
+        self._of_queue("list_jobs", namespace, queue, rest, parse, done, order)
+
+    def create_queue(
+        self, namespace: str, queue: str, settings: QueueSettings, done: Done[Queue], order: Ordered | None = None
+    ) -> None:
+        """Refusal: QUEUE_EXISTS."""
+        rest = (records.pack_settings(settings),)
+        self._of_queue("create_queue", namespace, queue, rest, records.unpack_queue, done, order)
+
+    def update_queue(
+        self, namespace: str, queue: str, settings: QueueSettings, done: Done[Queue], order: Ordered | None = None
+    ) -> None:
+        """Replace all settings. Refusal: QUEUE_NOT_FOUND."""
+        rest = (records.pack_settings(settings),)
+        self._of_queue("update_queue", namespace, queue, rest, records.unpack_queue, done, order)
+
+    def get_queue(self, namespace: str, queue: str, done: Done[Queue], order: Ordered | None = None) -> None:
+        """Refusal: QUEUE_NOT_FOUND."""
+        self._of_queue("get_queue", namespace, queue, (), records.unpack_queue, done, order)
+
+    def pause(
+        self,
+        namespace: str,
+        queue: str,
+        direction: int,
+        duration_ms: int,
+        done: Done[Queue],
+        order: Ordered | None = None,
+    ) -> None:
+        """`duration_ms` 0: until resumed. Refusal: QUEUE_NOT_FOUND."""
+        rest = (direction, duration_ms)
+        self._of_queue("pause", namespace, queue, rest, records.unpack_queue, done, order)
+
+    def resume(self, namespace: str, queue: str, done: Done[Queue], order: Ordered | None = None) -> None:
+        """Refusal: QUEUE_NOT_FOUND."""
+        self._of_queue("resume", namespace, queue, (), records.unpack_queue, done, order)
+
+    def delete_queue(self, namespace: str, queue: str, done: Done[int], order: Ordered | None = None) -> None:
+        """Gone at once for readers; answers the number of jobs in it. Refusal: QUEUE_NOT_FOUND."""
+        self._of_queue("delete_queue", namespace, queue, (), lambda answer, _: int(answer), done, order)
+
+    async def purge_step(self, namespace: str, queue: str, state: JobState) -> int | Refusal:
+        """Delete some jobs of a state; how many."""
+        answer = await self.ask(self.partition_of(namespace, queue), "purge", name_key(namespace, queue), int(state))
+        return answer if isinstance(answer, Refusal) else int(answer)
+
+    async def redrive_step(
+        self,
+        namespace: str,
+        queue: str,
+        state: JobState,
+        reason_contains: str,
+        jobs_max: int,
+        reset_attempts: bool,
+        cursor: tuple[bytes, bytes] | None,
+    ) -> tuple[int, tuple[bytes, bytes] | None] | Refusal:
+        """Make some jobs of a state ready: how many, and the cursor behind what was looked at."""
+        score, place = cursor or (b"", b"")
+        answer = await self.ask(
+            self.partition_of(namespace, queue),
+            "redrive",
+            name_key(namespace, queue),
+            int(state),
+            reason_contains,
+            jobs_max,
+            b"1" if reset_attempts else b"0",
+            score,
+            place,
+        )
+        if isinstance(answer, Refusal):
+            return answer
+        return int(answer[0]), ((answer[1], answer[2]) if answer[2] else None)
+
+    async def redrive_job(self, job_id: int, scope: Scope, state: JobState, reset_attempts: bool) -> int | Refusal:
+        """1 when the job was in that state and is ready now."""
+        partition, sequence = self._place(job_id)
+        flags = b"1" if reset_attempts else b"0"
+        exact = b"1" if scope.exact else b"0"
+        answer = await self.ask(partition, "redrive_job", sequence, scope.key, exact, int(state), flags)
+        return answer if isinstance(answer, Refusal) else int(answer)
+
+    async def list_queues(
+        self, partition: int, namespace: str, prefix: str, after: str | None, limit: int
+    ) -> list[Queue] | Refusal:
+        """Queues of one partition in the order of their names, behind `after`."""
+        low = name_key(namespace, prefix)
+        behind = name_key(namespace, after) if after is not None else b""
+        answer = await self.ask(partition, "list_queues", low, _past(low), behind, limit)
+        if isinstance(answer, Refusal):
+            return answer
+        return [records.unpack_queue(described, partition) for described in answer]
+
+    # --- sessions
+
+    async def close_owner(self, partition: int, session: bytes, owner: bytes) -> int | Refusal:
+        """Release all leases of an owner in a partition; how many."""
+        return await self._release_all(partition, "close_owner", session, owner)
+
+    async def close_session(self, partition: int, session: bytes) -> int | Refusal:
+        """Release all leases of a session in a partition, for good; how many."""
+        return await self._release_all(partition, "close_session", session)
+
+    async def _release_all(self, partition: int, verb: str, *arguments: Argument) -> int | Refusal:
+        released = 0
+        while True:
+            answer = await self.ask(partition, verb, *arguments)
+            if isinstance(answer, Refusal):
+                return answer
+            released += answer[0]
+            if not answer[1]:
+                return released
+
+    def heartbeat(self, partition: int, sessions: Sequence[bytes], ttl_ms: int, done: Done[list[int]]) -> None:
+        """For each session 1 (alive, and now for ttl_ms more), 0 (holds nothing in this partition) or -1 (lapsed)."""
+        self.submit(partition, "heartbeat", [ttl_ms, len(sessions), *sessions], done)
+
+    # --- events
+
+    async def describe_events(self, partition: int, consumer: str) -> PartitionLog | Refusal:
+        """What the partition's log holds."""
+        answer = await self.ask(partition, "describe_events", consumer)
+        return answer if isinstance(answer, Refusal) else PartitionLog(partition, *map(int, answer))
+
+    async def read_events(self, partition: int, after: int, limit: int) -> tuple[list[Event], int] | Refusal:
+        """At most `limit` events behind an offset, and the last offset there is. Refusal: OFFSET_TRIMMED."""
+        answer = await self.ask(partition, "read_events", after, limit)
+        if isinstance(answer, Refusal):
+            return answer
+        found: list[Event] = []
+        for at in range(2, len(answer), 4):
+            entry = records.unpack_events(*answer[at : at + 4], partition, self.partitions)
+            found += (event for event in entry if event.offset > after)
+            if len(found) >= limit:
+                break
+        return found[:limit], int(answer[1])
+
+    async def commit_offset(self, partition: int, consumer: str, offset: int, epoch: int) -> int | Refusal:
+        """The consumer's offset now. Refusals: STALE_EPOCH; INVALID_ARGUMENT beyond the last event."""
+        answer = await self.ask(partition, "commit_offset", consumer, offset, epoch)
+        return answer if isinstance(answer, Refusal) else int(answer)
+
+    async def trim_events(self, partition: int, tail: int, cap: int) -> tuple[int, int, bool] | Refusal:
+        """Cut the log: first offset, last offset, and whether the cap cut what a consumer still wanted."""
+        answer = await self.ask(partition, "trim_events", tail, cap)
+        return answer if isinstance(answer, Refusal) else (int(answer[0]), int(answer[1]), bool(answer[2]))
+
+    # --- duties
+
+    async def settle_due(self, partition: int, queues_max: int) -> bool | Refusal:
+        """Carry out what is due; whether there may be more."""
+        return _more(await self.ask(partition, "settle_due", queues_max))
+
+    async def lapse(self, partition: int) -> bool | Refusal:
+        """Release leases of a session whose time is over; whether there may be more."""
+        return _more(await self.ask(partition, "lapse"))
+
+    async def sweep(self, partition: int) -> bool | Refusal:
+        """Remove some of what nobody can reach any more; whether there may be more."""
+        return _more(await self.ask(partition, "sweep"))
+
+    async def letters(self, partition: int, limit: int) -> list[tuple[Job, QueueSettings]] | Refusal:
+        """Dead jobs that are to move to their queue's dead-letter queue."""
+        answer = await self.ask(partition, "letters", limit)
+        if isinstance(answer, Refusal):
+            return answer
+        return [
+            (records.unpack_shown(shown, partition, self.partitions), records.unpack_settings(shown[6]))
+            for shown in answer
+        ]
+
+    async def dead_letter(self, job: Job, to: str) -> Refusal | None:
+        """The job has been put into its dead-letter queue, and leaves its own."""
+        partition, sequence = self._place(job.id)
+        scope = name_key(job.namespace, job.queue)
+        answer = await self.ask(partition, "dead_letter", sequence, scope, b"1", to)
+        return answer if isinstance(answer, Refusal) else None
+
+
+def _ids(sequences: bytes, partition: int, partitions: int) -> list[int]:
+    return [
+        int.from_bytes(sequences[at : at + 8], "big") * partitions + partition for at in range(0, len(sequences), 8)
+    ]
+
+
+def _token(token: int | None) -> bytes:
+    return b"" if token is None else b"%d" % token
+
+
+_ACKNOWLEDGED = Acknowledged()
+
+
+def _acknowledged(_: Reply) -> Acknowledged:
+    return _ACKNOWLEDGED
+
+
+def _released(answer: Reply) -> Released:
+    return Released(JobState(answer) if answer else None)
+
+
+def _extended(answer: Reply) -> Extended:
+    return Extended(int(answer))
+
+
+def _deleted(answer: Reply) -> Deleted:
+    return Deleted(JobState(answer))
+
+
+def _counts(answer: Reply, _: int) -> QueueCounts:
+    return QueueCounts(*answer)
+
+
+def _more(answer: Reply | Refusal) -> bool | Refusal:
+    return answer if isinstance(answer, Refusal) else bool(answer)
+
+
+def _past(prefix: bytes) -> bytes:
+    """The least name key behind all that begin with a prefix."""
+    return prefix + b"\xff"
