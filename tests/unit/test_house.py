@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted(
     path for folder in ("service", "adapters") for path in (ROOT / folder).rglob("*.py") if path.name != "__init__.py"
 )
-LINES_MAX = 420
+LINES_MAX = 550
 FUNCTION_LINES_MAX = 60
 VAGUE_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "types", "misc"}
 ENVIRONMENT_READERS = {ROOT / "service/quintet_kit/settings.py"}

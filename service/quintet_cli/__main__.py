@@ -1,0 +1,26 @@
+"""`quintet`: run everything (`quintet up`), and look at and change what is in it."""
+
+import click
+
+from quintet_cli.commands import ALL
+from quintet_cli.up.command import up
+
+
+class _InOrder(click.Group):
+    """Lists commands in the order they were added: what one does first comes first."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(cls=_InOrder)
+@click.version_option(package_name="quintet")
+def main() -> None:
+    """Quintet: one durable job queue, five wire protocols."""
+
+
+for _command in (up, *ALL):
+    main.add_command(_command)
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""`quintet up`: everything on one machine, as child processes of one command."""

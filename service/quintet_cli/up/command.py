@@ -1,0 +1,96 @@
+"""The command `quintet up`."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+from quintet_kit import logs
+from quintet_kit.lifecycle import StopSignal, run
+from quintet_kit.settings import load_or_exit, variable_of
+from rich.console import Console
+
+from quintet_cli.up.child import ChildError
+from quintet_cli.up.everything import Everything, opened
+from quintet_cli.up.settings import UpSettings
+from quintet_cli.up.shown import as_json, show_table
+
+Command = Callable[..., Any]
+
+
+def _setting_options(command: Command) -> Command:
+    """One option per setting; an option that is given wins over the environment."""
+    for name, setting in reversed(UpSettings.model_fields.items()):
+        flag = "--" + name.replace("_", "-")
+        default = "off" if setting.default is False else setting.default
+        help_text = f"{setting.description} [{variable_of(name)}{'' if default is None else f'; default: {default}'}]"
+        if setting.annotation is bool:
+            option = click.option(flag, name, is_flag=True, default=None, help=help_text)
+        else:
+            option = click.option(flag, name, default=None, metavar="VALUE", help=help_text)
+        command = option(command)
+    return command
+
+
+@click.command("up")
+@click.option("--json", "as_json_line", is_flag=True, help="When ready, print one JSON line instead of a table.")
+@_setting_options
+def up(as_json_line: bool, **given: object) -> None:
+    """Run everything here: Redis on a data directory, the core, and the protocol adapters.
+
+    Ctrl+C (or SIGTERM) stops everything in order; a second one stops at once. Nothing acknowledged is lost either way.
+    """
+    settings = load_or_exit(UpSettings, **{name: value for name, value in given.items() if value is not None})
+    logs.configure("up", settings.log_level, settings.log_format)
+
+    async def main(stop: StopSignal) -> int:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, stop.on_signal, signal.SIGHUP)
+        return await _run(settings, stop, as_json_line=as_json_line)
+
+    sys.exit(run(main))
+
+
+async def _run(settings: UpSettings, stop: StopSignal, *, as_json_line: bool) -> int:
+    console = Console(stderr=True)
+    try:
+        async with opened(settings) as everything:
+            if await _start(everything, stop, console):
+                _show(everything, as_json_line=as_json_line)
+                await stop.wait()
+            console.print("Stopping ...", highlight=False)
+    except ChildError as error:
+        console.print(f"{error}; everything was stopped.", style="red", highlight=False, soft_wrap=True)
+        return error.exit_code if error.exit_code is not None and error.exit_code > 0 else 1
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    console.print("Stopped.", highlight=False)
+    return 0
+
+
+async def _start(everything: Everything, stop: StopSignal, console: Console) -> bool:
+    """Start everything, or give up when told to stop meanwhile; returns whether everything runs."""
+    with console.status("Starting ...") as status:
+        starting = asyncio.create_task(everything.start(lambda what: status.update(f"Starting {what} ...")))
+        stopping = asyncio.create_task(_wait(stop))
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait({starting})
+            return False
+        starting.result()
+        return True
+
+
+async def _wait(stop: StopSignal) -> None:
+    await stop.wait()
+
+
+def _show(everything: Everything, *, as_json_line: bool) -> None:
+    if as_json_line:
+        click.echo(as_json(everything))
+    else:
+        show_table(everything, Console())

@@ -1,0 +1,93 @@
+"""The parts that `quintet up` runs, as data: what each is called, what it listens on, how it is told."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from quintet_cli.up.settings import UpSettings
+
+METRICS = "metrics"
+CORE = "core"
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One address of a part: its name in the ready file, the variable that sets its port, and what it speaks."""
+
+    name: str
+    port_variable: str
+    port: int
+    speaks: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A Python child process: `python -m <module> <arguments>` with an environment of its own."""
+
+    name: str
+    module: str
+    listeners: tuple[Listener, ...]
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        return (sys.executable, "-m", self.module, *self.arguments)
+
+    def ports(self, chosen: Mapping[str, str]) -> dict[str, str]:
+        """Port variables; an address `chosen` in an earlier life of the part is kept, so that clients find it again."""
+        return {
+            listener.port_variable: chosen.get(listener.name, f":{listener.port}").rpartition(":")[2]
+            for listener in self.listeners
+        }
+
+
+_ADAPTERS = (
+    ("text-queue", "text_queue_port", "text: ADD, GET, ACK, IN"),
+    ("job-centre", "job_centre_port", "JSON lines: put, get, delete, abort"),
+)
+"""Name, port setting and tongue of each adapter; an adapter's metrics port is the core's plus its place here."""
+
+
+def parts(settings: UpSettings, redis_url: str, core_socket: Path) -> tuple[Part, tuple[Part, ...]]:
+    """The core, and the adapters in front of it."""
+    core = Part(
+        name=CORE,
+        module="quintet_core",
+        listeners=(
+            Listener("core-grpc", "QUINTET_CORE_PORT", _port(settings, settings.core_port), "gRPC quintet.v1"),
+            _metrics(settings, 0),
+        ),
+        environment={
+            "QUINTET_REDIS_URL": redis_url,
+            "QUINTET_CORE_HOST": settings.host,
+            "QUINTET_CORE_SOCKET": str(core_socket),
+        },
+    )
+    return core, tuple(
+        Part(
+            name=name,
+            module="quintet_adapters",
+            arguments=(name,),
+            listeners=(
+                Listener(name, "QUINTET_PORT", _port(settings, getattr(settings, setting)), speaks),
+                _metrics(settings, place),
+            ),
+            environment={
+                "QUINTET_CORE_TARGET": f"unix:{core_socket}",
+                "QUINTET_HOST": settings.host,
+                "QUINTET_NAMESPACE": settings.namespace,
+            },
+        )
+        for place, (name, setting, speaks) in enumerate(_ADAPTERS, start=1)
+    )
+
+
+def _metrics(settings: UpSettings, place: int) -> Listener:
+    first = settings.metrics_port
+    return Listener(METRICS, "QUINTET_METRICS_PORT", _port(settings, first + place if first else 0), "metrics, health")
+
+
+def _port(settings: UpSettings, port: int) -> int:
+    return 0 if settings.any_port or port == 0 else port + settings.port_offset

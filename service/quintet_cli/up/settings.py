@@ -1,0 +1,27 @@
+"""What `quintet up` can be told, by environment or by its options."""
+
+from pathlib import Path
+
+from pydantic import Field
+from quintet_kit.settings import LogFormat, LogLevel, Port, Settings
+
+
+class UpSettings(Settings):
+    """`quintet up`; every setting is also an option (`--core-port`), and children inherit the whole environment."""
+
+    data: Path = Field(Path("data"), description="Directory that holds everything durable; made when missing.")
+    redis_server: Path | None = Field(
+        None, description="The redis-server (7.0 or later) or valkey-server to run; found in PATH when not given."
+    )
+    host: str = Field("127.0.0.1", description="Address on which the core and the adapters listen.")
+    port_offset: int = Field(0, ge=0, le=60_000, description="Added to every port, to run beside something else.")
+    any_port: bool = Field(False, description="Let every port be any free one; what was chosen is shown.")
+    core_port: Port = Field(50051, description="The core's gRPC.")
+    text_queue_port: Port = Field(8080, description="The text queue.")
+    job_centre_port: Port = Field(8009, description="Job Centre.")
+    metrics_port: Port = Field(9100, description="The core's metrics and health; each adapter's follow it by one.")
+    namespace: str = Field("default", description="Namespace whose queues the adapters serve.")
+    start_ms_max: int = Field(60_000, ge=1, description="How long the core or an adapter may take to be ready.")
+    stop_ms_max: int = Field(20_000, ge=1, description="How long each may take to stop before it is killed.")
+    log_level: LogLevel = Field("warning", description="Least severe log line that is shown, also of the children.")
+    log_format: LogFormat = Field("auto", description="As for every process.")

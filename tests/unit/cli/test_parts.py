@@ -1,0 +1,51 @@
+"""The parts of `quintet up` and the ports they get."""
+
+import socket
+from pathlib import Path
+
+import click
+import pytest
+from quintet_cli.up.everything import check_ports
+from quintet_cli.up.parts import Part, parts
+from quintet_cli.up.settings import UpSettings
+
+
+def all_parts(**given: object) -> dict[str, Part]:
+    core, adapters = parts(UpSettings.model_validate(given), "unix:///r.sock", Path("/c.sock"))
+    return {part.name: part for part in (core, *adapters)}
+
+
+def test_the_default_ports_are_the_documented_ones() -> None:
+    ports = {name: part.ports({}) for name, part in all_parts().items()}
+    assert ports == {
+        "core": {"QUINTET_CORE_PORT": "50051", "QUINTET_METRICS_PORT": "9100"},
+        "text-queue": {"QUINTET_PORT": "8080", "QUINTET_METRICS_PORT": "9101"},
+        "job-centre": {"QUINTET_PORT": "8009", "QUINTET_METRICS_PORT": "9102"},
+    }
+
+
+def test_the_offset_moves_every_port() -> None:
+    assert all_parts(port_offset=10_000)["text-queue"].ports({}) == {
+        "QUINTET_PORT": "18080",
+        "QUINTET_METRICS_PORT": "19101",
+    }
+
+
+def test_any_port_leaves_every_choice_to_the_system() -> None:
+    assert {port for part in all_parts(any_port=True).values() for port in part.ports({}).values()} == {"0"}
+
+
+def test_a_part_that_starts_again_keeps_the_ports_it_had() -> None:
+    chosen = {"job-centre": "127.0.0.1:41001", "metrics": "[::1]:41002"}
+    assert all_parts(any_port=True)["job-centre"].ports(chosen) == {
+        "QUINTET_PORT": "41001",
+        "QUINTET_METRICS_PORT": "41002",
+    }
+
+
+def test_ports_that_are_taken_are_named_all_at_once_before_anything_starts() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
+        core_port, text_port = one.getsockname()[1], two.getsockname()[1]
+        taken = all_parts(core_port=core_port, text_queue_port=text_port, job_centre_port=0, metrics_port=0)
+        with pytest.raises(click.ClickException, match=f"{core_port} \\(core\\), {text_port} \\(text-queue\\)"):
+            check_ports("127.0.0.1", taken.values())
