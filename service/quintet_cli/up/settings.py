@@ -1,9 +1,12 @@
 """What `quintet up` can be told, by environment or by its options."""
 
 from pathlib import Path
+from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from quintet_kit.settings import LogFormat, LogLevel, Port, Settings
+
+PORT_MAX = 65535
 
 
 class UpSettings(Settings):
@@ -25,3 +28,10 @@ class UpSettings(Settings):
     stop_ms_max: int = Field(20_000, ge=1, description="How long each may take to stop before it is killed.")
     log_level: LogLevel = Field("warning", description="Least severe log line that is shown, also of the children.")
     log_format: LogFormat = Field("auto", description="As for every process.")
+
+    @model_validator(mode="after")
+    def _ports_stay_ports(self) -> Self:
+        highest = max(self.core_port, self.text_queue_port, self.job_centre_port, self.metrics_port + 9)
+        if highest + self.port_offset > PORT_MAX:
+            raise ValueError(f"QUINTET_PORT_OFFSET: value {self.port_offset}, must keep every port at most {PORT_MAX}")
+        return self

@@ -49,3 +49,8 @@ def test_ports_that_are_taken_are_named_all_at_once_before_anything_starts() -> 
         taken = all_parts(core_port=core_port, text_queue_port=text_port, job_centre_port=0, metrics_port=0)
         with pytest.raises(click.ClickException, match=f"{core_port} \\(core\\), {text_port} \\(text-queue\\)"):
             check_ports("127.0.0.1", taken.values())
+
+
+def test_an_offset_that_leads_past_the_last_port_is_refused() -> None:
+    with pytest.raises(ValueError, match="must keep every port at most 65535"):
+        UpSettings(port_offset=20_000)
