@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BeforeValidator, Field, SecretBytes, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
@@ -81,7 +81,8 @@ def load(settings_class: type[S], **given: object) -> S:
     """
     secrets, faults = _read_secret_files(settings_class)
     try:
-        settings = settings_class(**{**secrets, **given})
+        values: dict[str, Any] = {**secrets, **given}
+        settings = settings_class(**values)
     except ValidationError as error:
         faults.extend(_fault_line(settings_class, detail) for detail in error.errors())
     if faults:

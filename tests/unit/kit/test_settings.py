@@ -70,7 +70,7 @@ def test_faults_end_the_process_with_ex_config(
 
 def test_settings_are_frozen() -> None:
     with pytest.raises(ValueError, match="frozen"):
-        settings.load(ExampleSettings).port = 1
+        settings.load(ExampleSettings).port = 1  # type: ignore[misc]
 
 
 def test_a_secret_comes_from_a_file_without_its_line_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
