@@ -1,0 +1,335 @@
+"""One connection's life: bytes -> conversation -> session -> conversation -> bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Final, Protocol
+
+from quintet.v1.queue_service_pb2 import DequeueRequest
+from quintet.v1.session_service_pb2 import SessionResult
+
+from quintet_adapters.adapter import NO_OWNER, Adapter
+from quintet_adapters.messages import Request, RequestMessage, is_in_doubt
+from quintet_adapters.protocols.conversation import End
+
+
+class Wire(Protocol):
+    """The transport beneath a connection."""
+
+    def write(self, data: bytes) -> None:
+        """Send, buffering what the client does not take yet."""
+
+    def pause_reading(self) -> None:
+        """Deliver no further bytes."""
+
+    def resume_reading(self) -> None:
+        """Deliver bytes again."""
+
+    def linger(self) -> None:
+        """After what was written: shut down sending, drop what comes for a bounded time, close."""
+
+    def close(self) -> None:
+        """After what was written, but within a bounded time: close."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+
+# Why no further requests are taken; flags, as plain integers because they are looked at for every request.
+_HOLD_SESSION: Final = 1
+"""The session takes none for now."""
+_HOLD_OUTPUT: Final = 2
+"""The client does not read its answers."""
+_HOLD_OWNER: Final = 4
+"""The owner is to be replaced once nothing is under way."""
+_HOLD_SUBMITS: Final = _HOLD_SESSION | _HOLD_OWNER
+
+
+def _without_wait(message: RequestMessage) -> RequestMessage:
+    request = DequeueRequest()
+    request.MergeFrom(message)  # type: ignore[arg-type]
+    request.wait_ms = 0
+    return request
+
+
+class Connection:
+    """Drives one conversation. The transport calls `receive`, `receive_end`, `pause`, `resume` and `lost`."""
+
+    __slots__ = (
+        "_adapter",
+        "_conversation",
+        "_dirty",
+        "_holds",
+        "_in_flight",
+        "_leases_in_flight",
+        "_lost",
+        "_opened_at",
+        "_owner",
+        "_parted",
+        "_reading",
+        "_received",
+        "_timer",
+        "_wire",
+    )
+
+    def __init__(self, adapter: Adapter, wire: Wire) -> None:
+        self._adapter = adapter
+        self._wire = wire
+        self._conversation = adapter.converse()
+        self._owner = NO_OWNER
+        self._in_flight = 0
+        self._leases_in_flight = 0
+        self._holds = 0
+        self._dirty = False
+        self._reading = True
+        self._parted = False
+        self._lost = False
+        self._received = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._opened_at = 0.0
+        if self._conversation.wake_after_ms is not None or self._conversation.lifetime_ms is not None:
+            self._opened_at = adapter.loop.time()
+            self._restart_timer()
+
+    # From the transport.
+
+    def receive(self, data: bytes) -> None:
+        """Bytes came from the client."""
+        self._received += 1
+        self._adapter.metrics.received_bytes.count += len(data)
+        self._conversation.receive(data)
+        if self._timer is not None or self._conversation.wake_after_ms is not None:
+            self._restart_timer()
+        self._act()
+
+    def receive_end(self) -> None:
+        """The client sends nothing more."""
+        self._received += 1
+        self._conversation.receive_end()
+        self._act()
+
+    def pause(self) -> None:
+        """The client does not read its answers: take no further requests."""
+        self._hold(_HOLD_OUTPUT)
+
+    def resume(self) -> None:
+        """The client reads again."""
+        self._let_go(_HOLD_OUTPUT)
+
+    def lost(self) -> None:
+        """The transport is closed, by whomever."""
+        self._lost = self._parted = True
+        self._stop_timer()
+        self._adapter.leave(self)
+        if self._conversation.owner_leases:
+            self._conversation.requests.clear()
+            self._close_owner()
+            return
+        self._conversation.lose_client()
+        self._submit()
+        self._settle_owner()
+
+    # From the adapter.
+
+    def flush(self) -> None:
+        """Writes what has gathered, then parts if the conversation is over."""
+        self._dirty = False
+        if self._parted:
+            return
+        conversation = self._conversation
+        output = conversation.output
+        if output:
+            data = output[0] if len(output) == 1 else b"".join(output)
+            output.clear()
+            self._adapter.metrics.sent_bytes.count += len(data)
+            self._wire.write(data)
+        if conversation.end is not None:
+            self._part(conversation.end)
+
+    def go_on(self) -> None:
+        """The session takes requests again."""
+        self._let_go(_HOLD_SESSION)
+
+    def leases_lost(self) -> None:
+        """Closes the connection if its client works under a lease, or may be about to."""
+        if self._conversation.owner_leases and (self._conversation.holds_leases or self._leases_in_flight):
+            self._adapter.metrics.closed_for_lost_leases.count += 1
+            self._conversation.end = End.CLOSE
+            self.flush()
+
+    def finish(self) -> None:
+        """Takes nothing new, answers what is under way, closes."""
+        self._conversation.finish()
+        self._act()
+
+    def abort(self) -> None:
+        """Closes at once."""
+        self._wire.abort()
+
+    # Doing what the conversation says.
+
+    def _act(self) -> None:
+        conversation = self._conversation
+        if conversation.requests:
+            self._submit()
+        if conversation.cancels:
+            self._cancel_waits()
+        if not self._dirty and (conversation.output or conversation.end is not None) and not self._parted:
+            self._dirty = True
+            self._adapter.flush_soon(self)
+        if self._reading is not (conversation.wants_input and not self._holds):
+            self._toggle_reading()
+
+    def _submit(self) -> None:
+        adapter, requests = self._adapter, self._conversation.requests
+        session = adapter.session
+        while requests and not self._holds & _HOLD_SUBMITS:
+            if not session.writable:
+                self._hold(_HOLD_SESSION)
+                adapter.hold(self)
+                return
+            if self._owner == NO_OWNER:
+                self._owner = adapter.take_owner(own=self._conversation.owner_leases)
+            request = requests.popleft()
+            request.started_at = adapter.loop.time()
+            request.sent = session.connected
+            self._in_flight += 1
+            self._leases_in_flight += request.takes_lease
+            # The session takes each verb with its own message, which the pair of verb and message guarantees.
+            submit = adapter.submits[request.verb]
+            request.sequence = submit(self._owner, request.message, partial(self._receive_result, request))  # type: ignore[operator]
+
+    def _cancel_waits(self) -> None:
+        cancels, requests = self._conversation.cancels, self._conversation.requests
+        while cancels:
+            request = cancels.popleft()
+            if request in requests:
+                request.message = _without_wait(request.message)
+            else:
+                self._adapter.session.cancel_wait(self._owner, request.sequence)
+
+    def _receive_result(self, request: Request, result: SessionResult) -> None:
+        adapter = self._adapter
+        self._in_flight -= 1
+        adapter.metrics.seconds[request.command].observe(adapter.loop.time() - request.started_at)
+        if request.takes_lease:
+            self._leases_in_flight -= 1
+            if request.sent and not self._lost and result.HasField("failure") and is_in_doubt(result.failure):
+                self._doubt_owner()
+        if not (self._lost and self._conversation.owner_leases):
+            self._conversation.receive_result(request, result)
+        if self._lost:
+            self._submit()
+            self._settle_owner()
+            return
+        if self._holds & _HOLD_OWNER:
+            self._replace_owner()
+        self._act()
+
+    def _doubt_owner(self) -> None:
+        """The owner may hold a job that nobody knows of: it must be closed for the job to come back."""
+        self._adapter.metrics.doubts.count += 1
+        if self._conversation.holds_leases:
+            self._conversation.finish()
+        else:
+            self._hold(_HOLD_OWNER)
+
+    def _replace_owner(self) -> None:
+        if self._conversation.holds_leases:
+            # Brought by another dequeue that was under way at the same time.
+            self._conversation.finish()
+        elif not self._in_flight:
+            self._close_owner()
+            self._let_go(_HOLD_OWNER)
+
+    def _close_owner(self) -> None:
+        if self._owner != NO_OWNER:
+            self._adapter.session.close_owner(self._owner)
+            self._owner = NO_OWNER
+
+    def _settle_owner(self) -> None:
+        """After the connection: once nothing is under way, the owner is free."""
+        if not self._in_flight and not self._conversation.requests and self._owner != NO_OWNER:
+            self._adapter.give_owner_back(self._owner)
+            self._owner = NO_OWNER
+
+    def _part(self, end: End) -> None:
+        if self._parted:
+            return
+        self._parted = True
+        self._stop_timer()
+        if self._conversation.owner_leases:
+            self._conversation.requests.clear()
+            self._close_owner()
+        if end is End.LINGER:
+            self._wire.linger()
+        else:
+            self._wire.close()
+
+    # Holding back.
+
+    def _hold(self, reason: int) -> None:
+        if not self._holds:
+            self._conversation.hold()
+        self._holds |= reason
+        if self._reading:
+            self._toggle_reading()
+
+    def _let_go(self, reason: int) -> None:
+        if not self._holds & reason:
+            return
+        self._holds &= ~reason
+        if self._lost:
+            self._submit()
+            self._settle_owner()
+        elif not self._holds:
+            self._conversation.resume()
+            self._act()
+        elif self._conversation.requests:
+            self._act()
+
+    def _toggle_reading(self) -> None:
+        if self._parted:
+            return
+        self._reading = not self._reading
+        if self._reading:
+            self._wire.resume_reading()
+        else:
+            self._wire.pause_reading()
+
+    # Time.
+
+    def _restart_timer(self) -> None:
+        self._stop_timer()
+        conversation, loop = self._conversation, self._adapter.loop
+        waits_ms = []
+        if conversation.wake_after_ms is not None:
+            waits_ms.append(float(conversation.wake_after_ms))
+        if conversation.lifetime_ms is not None:
+            lived_ms = (loop.time() - self._opened_at) * 1000
+            waits_ms.append(max(0.0, conversation.lifetime_ms - lived_ms))
+        if waits_ms:
+            self._timer = loop.call_later(min(waits_ms) / 1000, self._look_again, self._received, 2)
+
+    def _look_again(self, received: int, turns: int) -> None:
+        """A loop that was late reads what has come meanwhile before it decides that nothing came."""
+        if turns:
+            self._adapter.loop.call_soon(self._look_again, received, turns - 1)
+        elif received == self._received and not self._parted:
+            self._time_passed()
+
+    def _time_passed(self) -> None:
+        conversation = self._conversation
+        lived_ms = (self._adapter.loop.time() - self._opened_at) * 1000
+        if conversation.lifetime_ms is not None and lived_ms >= conversation.lifetime_ms:
+            conversation.expire()
+        else:
+            conversation.wake()
+        self._restart_timer()
+        self._act()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

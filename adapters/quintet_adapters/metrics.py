@@ -1,0 +1,139 @@
+"""Metrics of an adapter process, counted in plain integers on the hot path and read when scraped.
+
+prometheus_client's own counters and histograms cost about 1.6 microseconds for each request between them; these a
+fifth of that.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, product
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from quintet_kit.metrics import SECONDS_BUCKETS, Counting, Gauging, MetricSet, Observing
+
+from quintet_adapters.messages import OUTCOMES, CommandCounts
+
+
+class Tally:
+    """Something that only grows; add to `count`."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+class Latencies:
+    """A distribution of seconds."""
+
+    __slots__ = ("_counts", "_sum")
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(SECONDS_BUCKETS) + 1)
+        self._sum = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Counts one in."""
+        self._counts[bisect_left(SECONDS_BUCKETS, seconds)] += 1
+        self._sum += seconds
+
+    def read(self) -> tuple[list[tuple[str, float]], float]:
+        """Cumulative buckets and the sum, as prometheus_client wants them."""
+        bounds = [*(f"{bound:g}" for bound in SECONDS_BUCKETS), "+Inf"]
+        return list(zip(bounds, map(float, accumulate(self._counts)), strict=True)), self._sum
+
+
+class AdapterMetricSet(MetricSet):
+    """What every adapter process shows."""
+
+    connections = Gauging("quintet_adapter_connections", "Open client connections.")
+    session_connected = Gauging("quintet_adapter_session_connected", "1 while operations flow to the core.")
+    in_flight = Gauging("quintet_adapter_operations_in_flight", "Operations the core has not answered, waits apart.")
+
+
+_OPENED: Final = Counting("quintet_adapter_connections_opened_total", "Client connections accepted.")
+_REFUSED: Final = Counting("quintet_adapter_connections_refused_total", "Client connections closed at once.")
+_RECEIVED: Final = Counting("quintet_adapter_received_bytes_total", "Bytes from clients.")
+_SENT: Final = Counting("quintet_adapter_sent_bytes_total", "Bytes to clients.")
+_LEASES_LOST: Final = Counting("quintet_adapter_leases_lost_total", "Times that the session lapsed, leases and all.")
+_CLOSED_FOR_LOST_LEASES: Final = Counting(
+    "quintet_adapter_connections_closed_for_lost_leases_total",
+    "Connections closed because their clients' leases were gone.",
+)
+_DOUBTS: Final = Counting(
+    "quintet_adapter_leases_in_doubt_total", "Dequeues whose outcome was unknown, so that their owner was closed."
+)
+_REQUESTS: Final = Counting(
+    "quintet_adapter_requests_total", "Commands answered.", command=("<of the protocol>",), outcome=OUTCOMES
+)
+_SECONDS: Final = Observing(
+    "quintet_adapter_request_seconds",
+    "From a command's request to the core to its result; waits included.",
+    command=("<of the protocol>",),
+)
+TALLIED: Final = (
+    *(_OPENED, _REFUSED, _RECEIVED, _SENT, _LEASES_LOST, _CLOSED_FOR_LOST_LEASES, _DOUBTS, _REQUESTS, _SECONDS),
+)
+"""The declarations of what is counted here, for the documentation."""
+
+
+class AdapterMetrics:
+    """The metrics of one adapter process for a protocol with these commands."""
+
+    def __init__(self, registry: CollectorRegistry, commands: Sequence[str]) -> None:
+        self.registry = registry
+        gauges = AdapterMetricSet(registry)
+        self.connections = gauges.connections.at()
+        self.session_connected = gauges.session_connected.at()
+        self.in_flight = gauges.in_flight.at()
+        self.opened = Tally()
+        self.refused = Tally()
+        self.received_bytes = Tally()
+        self.sent_bytes = Tally()
+        self.leases_lost = Tally()
+        self.closed_for_lost_leases = Tally()
+        self.doubts = Tally()
+        self.requests: CommandCounts = CommandCounts(dict.fromkeys(product(commands, OUTCOMES), 0))
+        self.seconds: Mapping[str, Latencies] = {command: Latencies() for command in commands}
+        registry.register(_Reader(self))
+
+    def read(self) -> Iterator[Metric]:
+        """Everything counted so far."""
+        tallies = {
+            _OPENED: self.opened,
+            _REFUSED: self.refused,
+            _RECEIVED: self.received_bytes,
+            _SENT: self.sent_bytes,
+            _LEASES_LOST: self.leases_lost,
+            _CLOSED_FOR_LOST_LEASES: self.closed_for_lost_leases,
+            _DOUBTS: self.doubts,
+        }
+        for declaration, tally in tallies.items():
+            yield CounterMetricFamily(declaration.name, declaration.help, value=tally.count)
+        yield self._read_requests()
+        yield self._read_seconds()
+
+    def _read_requests(self) -> Metric:
+        family = CounterMetricFamily(_REQUESTS.name, _REQUESTS.help, labels=tuple(_REQUESTS.labels))
+        for labels, count in self.requests.items():
+            family.add_metric(labels, count)
+        return family
+
+    def _read_seconds(self) -> Metric:
+        family = HistogramMetricFamily(_SECONDS.name, _SECONDS.help, labels=tuple(_SECONDS.labels))
+        for command, latencies in self.seconds.items():
+            buckets, total = latencies.read()
+            family.add_metric([command], buckets, total)
+        return family
+
+
+class _Reader:
+    def __init__(self, metrics: AdapterMetrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics.read()

@@ -1,0 +1,1 @@
+"""The transports: the only I/O of the adapters."""
