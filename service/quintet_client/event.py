@@ -1,0 +1,77 @@
+"""Events of the log as a caller sees them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from quintet.v1 import event_pb2, event_service_pb2
+
+from quintet_client.job import JobState
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One change. `kind`: the API's word ("job_enqueued"); `job_id` 0: of the queue; `state` None: the job is gone."""
+
+    partition: int
+    offset: int
+    kind: str
+    at_ms: int
+    namespace: str
+    queue: str
+    job_id: int
+    rank: int
+    attempt: int
+    wait_ms: int
+    service_ms: int
+    payload_bytes: int
+    state: JobState | None
+    detail: str
+
+    @classmethod
+    def of_wire(cls, event: event_pb2.Event) -> Event:
+        """The event of the API's message."""
+        return cls(
+            partition=event.partition,
+            offset=event.offset,
+            kind=_kind(event.kind),
+            at_ms=event.at_ms,
+            namespace=event.namespace,
+            queue=event.queue,
+            job_id=event.job_id,
+            rank=event.rank,
+            attempt=event.attempt,
+            wait_ms=event.wait_ms,
+            service_ms=event.service_ms,
+            payload_bytes=event.payload_bytes,
+            state=JobState.of_wire(event.state) if event.state else None,
+            detail=event.detail,
+        )
+
+
+def _kind(value: int) -> str:
+    # A kind that a newer core knows and this client does not must not end a subscription.
+    name = event_pb2.EventKind.DESCRIPTOR.values_by_number.get(value)
+    return name.name.removeprefix("EVENT_KIND_").lower() if name is not None else f"kind_{value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """The offsets a partition holds; `committed_offset` None: the consumer has none."""
+
+    partition: int
+    first_offset: int
+    last_offset: int
+    committed_offset: int | None
+    epoch: int
+
+    @classmethod
+    def of_wire(cls, partition: event_service_pb2.Partition) -> Partition:
+        """The partition of the API's message."""
+        return cls(
+            partition=partition.partition,
+            first_offset=partition.first_offset,
+            last_offset=partition.last_offset,
+            committed_offset=partition.committed_offset if partition.committed_offset >= 0 else None,
+            epoch=partition.epoch,
+        )
