@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -60,7 +61,7 @@ class TcpWire(asyncio.Protocol):
         if self._linger_bytes_left:
             self._linger_bytes_left -= len(data)
             if self._linger_bytes_left <= 0:
-                self._transport.abort()
+                self.close()
         elif connection is not None:
             connection.receive(data)
 
@@ -105,16 +106,17 @@ class TcpWire(asyncio.Protocol):
         self._linger_bytes_left = self._limits.linger_bytes_max
         self._transport.resume_reading()
         self._transport.write_eof()
-        self._abort_after(self._limits.linger_ms)
+        self._after(self._limits.linger_ms, self.close)
 
     def close(self) -> None:
-        self._abort_after(self._limits.close_ms)
+        self._linger_bytes_left = 0
+        self._after(self._limits.close_ms, self._transport.abort)
         self._transport.close()
 
     def abort(self) -> None:
         self._transport.abort()
 
-    def _abort_after(self, milliseconds: int) -> None:
+    def _after(self, milliseconds: int, action: Callable[[], None]) -> None:
         self._stop_timer()
         self._timer = self._adapter.loop.call_later(milliseconds / 1000, action)
 

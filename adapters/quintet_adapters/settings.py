@@ -1,0 +1,132 @@
+"""Settings of an adapter process: one frozen class per protocol."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, SecretStr, model_validator
+from quintet_client.credentials import Credentials
+from quintet_kit.settings import Count, Milliseconds, Port, ProcessSettings
+
+from quintet_adapters.protocols.job_centre_requests import JobCentreLimits
+from quintet_adapters.protocols.text_queue import TextQueueLimits
+from quintet_adapters.transports.tcp import TcpLimits
+
+
+class AdapterSettings(ProcessSettings):
+    """What every adapter can be told."""
+
+    core_target: str = Field(
+        "127.0.0.1:50051", min_length=1, description="The core: `host:port` or `unix:/path/of/socket`."
+    )
+    core_ca_file: Path | None = Field(None, description="Authorities that sign the core's certificate: use TLS.")
+    core_cert_file: Path | None = Field(None, description="This adapter's certificate, for mutual TLS with the core.")
+    core_key_file: Path | None = Field(None, description="The key of that certificate.")
+    core_token: SecretStr | None = Field(None, description="Bearer token for the core.")
+    core_token_path: Path | None = Field(
+        None, description="File with the bearer token, read anew for every connection to the core."
+    )
+    namespace: str = Field("default", min_length=1, max_length=255, description="Namespace whose queues are served.")
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    tls_cert_file: Path | None = Field(None, description="Certificate for clients: listen with TLS.")
+    tls_key_file: Path | None = Field(None, description="The key of that certificate.")
+    tls_client_ca_file: Path | None = Field(None, description="Admit only clients with certificates that these signed.")
+    connections_max: Count = Field(10_000, description="Connections at once; a further one is closed at once.")
+    grace_ms: Milliseconds = Field(10_000, description="For what is under way when the process is told to stop.")
+    close_ms: Milliseconds = Field(10_000, description="For a client to take its last answers.")
+    linger_ms: Milliseconds = Field(
+        2_000, description="For dropping what a client still sends after the last answer of its connection."
+    )
+    linger_bytes_max: Count = Field(16 * 1024 * 1024, description="Bytes dropped so, at most.")
+    queue_name_bytes_max: int = Field(4096, ge=1, le=4096, description="Longest queue name, in bytes of UTF-8.")
+
+    @model_validator(mode="after")
+    def _files_belong_together(self) -> Self:
+        if (self.tls_cert_file is None) != (self.tls_key_file is None):
+            raise ValueError("QUINTET_TLS_CERT_FILE and QUINTET_TLS_KEY_FILE must be set together")
+        if self.tls_client_ca_file is not None and self.tls_cert_file is None:
+            raise ValueError("QUINTET_TLS_CLIENT_CA_FILE must be set only with QUINTET_TLS_CERT_FILE")
+        if (self.core_cert_file is None) != (self.core_key_file is None):
+            raise ValueError("QUINTET_CORE_CERT_FILE and QUINTET_CORE_KEY_FILE must be set together")
+        return self
+
+    def credentials(self) -> Credentials:
+        """For the core. Raises OSError when a file cannot be read."""
+        return Credentials(
+            root_certificates=_read(self.core_ca_file),
+            certificate_chain=_read(self.core_cert_file),
+            private_key=_read(self.core_key_file),
+            token=self.core_token.get_secret_value() if self.core_token else "",
+            token_path=self.core_token_path,
+        )
+
+    def tls(self) -> ssl.SSLContext | None:
+        """For clients. Raises OSError when a file cannot be used."""
+        if self.tls_cert_file is None:
+            return None
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(self.tls_cert_file, self.tls_key_file)
+        if self.tls_client_ca_file is not None:
+            context.load_verify_locations(self.tls_client_ca_file)
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+    def tcp_limits(self) -> TcpLimits:
+        """How connections end."""
+        return TcpLimits(linger_ms=self.linger_ms, linger_bytes_max=self.linger_bytes_max, close_ms=self.close_ms)
+
+
+class TextQueueSettings(AdapterSettings):
+    """The text queue (ADD, GET, ACK, IN)."""
+
+    port: Port = Field(8080, description="Port to listen on.")
+    metrics_port: Port = Field(9101, description="Port of /metrics, /healthz and /readyz.")
+    lease_seconds: int = Field(300, ge=1, le=31_536_000, description="How long a job that was given out stays away.")
+    dialect: Literal["strict", "course"] = Field(
+        "strict", description="`course`: ACK answers YES or NO, errors are the bare word ERROR, SAVE exists."
+    )
+    quiet_ms: int = Field(20, ge=1, description="Silence that ends a GET, ACK or IN that has no line end.")
+    read_timeout_ms: int = Field(5_000, ge=1, description="From the last byte to ERROR, the command being incomplete.")
+    command_timeout_ms: int = Field(60_000, ge=1, description="From the connection to ERROR, likewise.")
+    data_bytes_max: int = Field(1_000_000, ge=0, le=64 * 1024 * 1024, description="Largest data of an ADD.")
+
+    def limits(self) -> TextQueueLimits:
+        """What conversations keep to."""
+        return TextQueueLimits(
+            namespace=self.namespace,
+            lease_ms=self.lease_seconds * 1000,
+            course=self.dialect == "course",
+            quiet_ms=self.quiet_ms,
+            read_timeout_ms=self.read_timeout_ms,
+            lifetime_ms=self.command_timeout_ms,
+            data_bytes_max=self.data_bytes_max,
+            queue_name_bytes_max=self.queue_name_bytes_max,
+        )
+
+
+class JobCentreSettings(AdapterSettings):
+    """Job Centre (newline JSON)."""
+
+    port: Port = Field(8009, description="Port to listen on.")
+    metrics_port: Port = Field(9102, description="Port of /metrics, /healthz and /readyz.")
+    line_bytes_max: int = Field(8 * 1024 * 1024, ge=64, le=63 * 1024 * 1024, description="Longest line of a request.")
+    queues_max: int = Field(1000, ge=1, description="Different queues in one get; the core has a limit of its own.")
+    requests_max: Count = Field(256, description="Requests of one connection under way at once.")
+    bytes_max: Count = Field(16 * 1024 * 1024, description="Bytes of jobs of one connection under way at once.")
+
+    def limits(self) -> JobCentreLimits:
+        """What conversations keep to."""
+        return JobCentreLimits(
+            namespace=self.namespace,
+            line_bytes_max=self.line_bytes_max,
+            queue_name_bytes_max=self.queue_name_bytes_max,
+            queues_max=self.queues_max,
+            requests_max=self.requests_max,
+            bytes_max=self.bytes_max,
+        )
+
+
+def _read(path: Path | None) -> bytes | None:
+    return None if path is None else path.read_bytes()
