@@ -21,11 +21,11 @@ if [ ! -e "$policy" ]; then
 fi
 
 install() {
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
 }
 
 # Package lists may be missing or old on a fresh machine: fetch them only when the first attempt fails.
-install "$@" || { as_root apt-get update && install "$@"; }
+install "$@" || { as_root apt-get update -qq && install "$@"; }
 
 # A package enables its service for the next boot; Quintet starts its own Redis and wants no other.
 if [ -d /run/systemd/system ]; then
