@@ -114,12 +114,5 @@ def broken(message: str, **metadata: str) -> CallerError:
 
 def exceeded(what: str, limit: int, value: int) -> CallerError:
     """A LIMIT_EXCEEDED to raise: `what` names the setting or field, limit and value in its unit."""
-    return CallerError(
-        refusal(
-            Reason.LIMIT_EXCEEDED,
-            f"{what} is {value}, the limit is {limit}",
-            limit=what,
-            max=str(limit),
-            value=str(value),
-        )
-    )
+    message = f"{what} is {value}, the limit is {limit}"
+    return CallerError(refusal(Reason.LIMIT_EXCEEDED, message, limit=what, max=str(limit), value=str(value)))

@@ -14,6 +14,7 @@ from quintet_core.domain.errors import Refusal
 from quintet_core.domain.job import JobState
 from quintet_core.domain.queue import Queue, QueueCounts
 from quintet_core.operations import bounds
+from quintet_core.storage.pipeline import into
 from quintet_core.storage.redis_store import RedisStore, Scope
 
 PURGED_STATES = (JobState.READY, JobState.DELAYED, JobState.DEAD)
@@ -49,7 +50,7 @@ class BulkOperations:
 
     async def _count(self, namespace: str, queue: str) -> QueueCounts | Refusal:
         future: asyncio.Future[QueueCounts | Refusal] = asyncio.get_running_loop().create_future()
-        self._store.count(namespace, queue, lambda outcome: future.done() or future.set_result(outcome))
+        self._store.count(namespace, queue, into(future))
         return await future
 
     async def redrive(

@@ -21,7 +21,7 @@ Reply = Any  # what Redis answers: bytes, int, None, a list of these, or hiredis
 CONNECT_TIMEOUT_S = 5.0
 
 
-class LinkLost(ConnectionError):
+class LinkLostError(ConnectionError):
     """The connection went away; what was sent and not answered is in doubt."""
 
 
@@ -101,15 +101,15 @@ class Link(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         waiting, self._waiting = self._waiting, deque()
-        lost = LinkLost("connection to Redis lost")
+        lost = LinkLostError("connection to Redis lost")
         for on_reply in waiting:
             on_reply(lost)
         self._on_lost()
 
     def send(self, packed: bytes, on_reply: Callable[[Reply], None]) -> None:
-        """One command. `on_reply` gets its reply, or LinkLost; at once when the connection is gone."""
+        """One command. `on_reply` gets its reply, or LinkLostError; at once when the connection is gone."""
         if self._transport is None:
-            on_reply(LinkLost("not connected to Redis"))
+            on_reply(LinkLostError("not connected to Redis"))
             return
         self._waiting.append(on_reply)
         self._transport.write(packed)
@@ -118,27 +118,28 @@ class Link(asyncio.Protocol):
         """Several commands in one write, one reply each."""
         if self._transport is None:
             for on_reply in on_replies:
-                on_reply(LinkLost("not connected to Redis"))
+                on_reply(LinkLostError("not connected to Redis"))
             return
         self._waiting.extend(on_replies)
         self._transport.write(b"".join(packed) if len(packed) > 1 else packed[0])
 
     async def command(self, *parts: str | bytes | int) -> Reply:
-        """One command and its reply. Raises hiredis.ReplyError for an error reply, LinkLost when the link goes."""
+        """One command and its reply. Raises hiredis.ReplyError for an error reply, LinkLostError when the link goes."""
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
         def on_reply(reply: Reply) -> None:
             if not future.done():
                 future.set_result(reply)
 
-        self.send(hiredis.pack_command(parts), on_reply)
+        # The stub wants a tuple of one element.
+        self.send(hiredis.pack_command(parts), on_reply)  # type: ignore[arg-type]
         reply = await future
         if isinstance(reply, Exception):
             raise reply
         return reply
 
     def abort(self) -> None:
-        """Drop the connection now; everything unanswered gets LinkLost."""
+        """Drop the connection now; everything unanswered gets LinkLostError."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -149,7 +150,7 @@ class Link(asyncio.Protocol):
 
 
 async def connect(address: Address, on_lost: Callable[[], None], tls: ssl.SSLContext | None = None) -> Link:
-    """A connection past its handshake. Raises OSError, LinkLost, TimeoutError or hiredis.ReplyError."""
+    """A connection past its handshake. Raises OSError, LinkLostError, TimeoutError or hiredis.ReplyError."""
     loop = asyncio.get_running_loop()
     link: Link | None = None
     try:

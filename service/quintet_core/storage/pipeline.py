@@ -11,13 +11,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import hiredis
 
 from quintet_core.domain.errors import Reason, Refusal, refusal
 from quintet_core.storage.keys import partition_tag
-from quintet_core.storage.link import Link, LinkLost, Reply
+from quintet_core.storage.link import Link, LinkLostError, Reply
 
 Argument = bytes | str | int
 OnAnswer = Callable[[Reply], None]
@@ -29,6 +29,16 @@ BYTES_PER_FLUSH_MAX = 16 << 20
 QUEUED_MAX = 200_000
 QUEUED_BYTES_MAX = 256 << 20
 REPLY_HEAD = 4
+
+
+def into(future: asyncio.Future[Any]) -> OnAnswer:
+    """A callback that resolves a future, unless whoever awaited it has gone."""
+
+    def on_answer(answer: Reply) -> None:
+        if not future.done():
+            future.set_result(answer)
+
+    return on_answer
 
 
 class Ordered:
@@ -152,7 +162,9 @@ class Pipeline:
         link.send_all([self._pack(group) for group in groups], [self._receiver(group) for group in groups])
 
     def _gather(self) -> list[_Group]:
-        queued, groups, latest = self._queued, [], {}
+        queued = self._queued
+        groups: list[_Group] = []
+        latest: dict[int, int] = {}
         flush, payload_bytes = self._flushes, 0
         for _ in range(min(len(queued), OPERATIONS_PER_FLUSH_MAX)):
             operation = queued.popleft()
@@ -182,7 +194,7 @@ class Pipeline:
     def _pack(self, group: _Group) -> bytes:
         function = "relief_v1" if group.relief else "batch_v1"
         packed: bytes = hiredis.pack_command(
-            ("FCALL", function, 1, partition_tag(group.partition), self._replica, *group.arguments)
+            ("FCALL", function, 1, partition_tag(group.partition), self._replica, *group.arguments)  # type: ignore[arg-type]
         )
         return packed
 
@@ -248,7 +260,7 @@ def _shown(value: bytes) -> str:
 
 
 def _refusal_for(reply: Reply) -> Refusal:
-    if isinstance(reply, LinkLost):
+    if isinstance(reply, LinkLostError):
         return refusal(Reason.UNAVAILABLE)
     text = str(reply)
     if text.startswith("OOM"):

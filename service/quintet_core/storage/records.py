@@ -190,11 +190,10 @@ def unpack_shown(reply: list[bytes | int], partition: int, partitions: int) -> J
     return job
 
 
-def unpack_events(
-    entry: bytes, at: bytes, names: bytes, packed: bytes, partition: int, partitions: int
-) -> Iterator[Event]:
-    """The events of one stream entry, in order. `entry` is its id, named by its last offset."""
-    last, at_ms = int(entry.partition(b"-")[0]), int(at)
+def unpack_events(entry: list[bytes], partition: int, partitions: int) -> Iterator[Event]:
+    """The events of one stream entry (id, time, names, events), in order. Its id is its last offset."""
+    named_by, at, names, packed = entry
+    last, at_ms = int(named_by.partition(b"-")[0]), int(at)
     queues = dict(_unpack_names(names))
     found = []
     position = 0

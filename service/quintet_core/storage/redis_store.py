@@ -28,7 +28,7 @@ from quintet_core.domain.queue import Queue, QueueCounts, QueueSettings
 from quintet_core.storage import records
 from quintet_core.storage.keys import name_key, namespace_scope, partition_of
 from quintet_core.storage.link import Reply
-from quintet_core.storage.pipeline import Argument, Operation, Ordered, Pipeline
+from quintet_core.storage.pipeline import Argument, Operation, Ordered, Pipeline, into
 
 _T = TypeVar("_T")
 _DEFAULT_SETTINGS = records.pack_settings(QueueSettings())
@@ -99,9 +99,14 @@ class RedisStore:
 
     async def ask(self, partition: int, verb: str, *arguments: Argument) -> Reply | Refusal:
         """Any verb; its raw answer, or the Refusal."""
+        return await self._asked(partition, verb, list(arguments), None)
+
+    def _asked(
+        self, partition: int, verb: str, arguments: list[Argument], order: Ordered | None
+    ) -> asyncio.Future[Reply]:
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self.submit(partition, verb, list(arguments), lambda answer: future.done() or future.set_result(answer))
-        return await future
+        self.submit(partition, verb, arguments, into(future), order)
+        return future
 
     def partition_of(self, namespace: str, queue: str) -> int:
         """Where a queue lives."""
@@ -204,10 +209,11 @@ class RedisStore:
         namespace: str,
         queues: Sequence[str],
         allow_missing: bool,
+        await_jobs: bool,
         done: Done[Best | None],
         order: Ordered | None = None,
     ) -> None:
-        """The head of queues that share a partition, or None."""
+        """The head of queues that share a partition, or None. `await_jobs`: when None, ask to be told of new ones."""
         names = [name_key(namespace, queue) for queue in queues]
 
         def on_answer(answer: Reply) -> None:
@@ -216,7 +222,8 @@ class RedisStore:
             else:
                 done(Best(answer[1], answer[2]) if answer[0] == b"b" else None)
 
-        arguments: list[Argument] = [len(names), *names, b"1" if allow_missing else b"0"]
+        flags = (b"1" if allow_missing else b"0", b"1" if await_jobs else b"0")
+        arguments: list[Argument] = [len(names), *names, *flags]
         partition = partition_of(names[0], self.partitions)
         self.pipeline.submit(Operation(partition, "best", arguments, on_answer, order))
 
@@ -433,22 +440,28 @@ class RedisStore:
 
     # --- sessions
 
-    async def close_owner(self, partition: int, session: bytes, owner: bytes) -> int | Refusal:
-        """Release all leases of an owner in a partition; how many."""
-        return await self._release_all(partition, "close_owner", session, owner)
+    async def close_owner(
+        self, partition: int, session: bytes, owner: bytes, order: Ordered | None = None, kept: Sequence[int] = ()
+    ) -> int | Refusal:
+        """Release the leases of an owner in a partition, but for those of the jobs `kept`; how many."""
+        sequences = [self._place(job_id)[1] for job_id in kept if job_id % self.partitions == partition]
+        return await self._release_all(partition, "close_owner", [session, owner], [len(sequences), *sequences], order)
 
     async def close_session(self, partition: int, session: bytes) -> int | Refusal:
         """Release all leases of a session in a partition, for good; how many."""
-        return await self._release_all(partition, "close_session", session)
+        return await self._release_all(partition, "close_session", [session], [], None)
 
-    async def _release_all(self, partition: int, verb: str, *arguments: Argument) -> int | Refusal:
-        released = 0
+    async def _release_all(
+        self, partition: int, verb: str, head: list[Argument], rest: list[Argument], order: Ordered | None
+    ) -> int | Refusal:
+        released, cursor = 0, b""
         while True:
-            answer = await self.ask(partition, verb, *arguments)
+            answer = await self._asked(partition, verb, [*head, cursor, *rest], order)
             if isinstance(answer, Refusal):
                 return answer
             released += answer[0]
-            if not answer[1]:
+            cursor = answer[1]
+            if not cursor:
                 return released
 
     def heartbeat(self, partition: int, sessions: Sequence[bytes], ttl_ms: int, done: Done[list[int]]) -> None:
@@ -469,7 +482,7 @@ class RedisStore:
             return answer
         found: list[Event] = []
         for at in range(2, len(answer), 4):
-            entry = records.unpack_events(*answer[at : at + 4], partition, self.partitions)
+            entry = records.unpack_events(answer[at : at + 4], partition, self.partitions)
             found += (event for event in entry if event.offset > after)
             if len(found) >= limit:
                 break
@@ -483,7 +496,9 @@ class RedisStore:
     async def trim_events(self, partition: int, tail: int, cap: int) -> tuple[int, int, bool] | Refusal:
         """Cut the log: first offset, last offset, and whether the cap cut what a consumer still wanted."""
         answer = await self.ask(partition, "trim_events", tail, cap)
-        return answer if isinstance(answer, Refusal) else (int(answer[0]), int(answer[1]), bool(answer[2]))
+        if isinstance(answer, Refusal):
+            return answer
+        return int(answer[0]), int(answer[1]), bool(answer[2])
 
     # --- duties
 
@@ -550,8 +565,10 @@ def _counts(answer: Reply, _: int) -> QueueCounts:
     return QueueCounts(*answer)
 
 
-def _more(answer: Reply | Refusal) -> bool | Refusal:
-    return answer if isinstance(answer, Refusal) else bool(answer)
+def _more(answer: Reply) -> bool | Refusal:
+    if isinstance(answer, Refusal):
+        return answer
+    return bool(answer)
 
 
 def _past(prefix: bytes) -> bytes:

@@ -112,7 +112,7 @@ class NewJob(_message.Message):
     payload: _builtins.bytes
     """At most QUINTET_PAYLOAD_BYTES_MAX (4 MiB) and the queue's own limit."""
     content_type: _builtins.str
-    """At most 255 bytes. Empty: the queue's content type."""
+    """At most 255 bytes. Empty: not stated."""
     rank: _builtins.int
     """Lowest rank is handed out first."""
     delay_ms: _builtins.int

@@ -112,6 +112,7 @@ class QueueSettings(_message.Message):
     dead_letter_queue: _builtins.str
     """Queue of the same namespace that dead jobs move to. Empty: they stay, dead."""
     content_type: _builtins.str
+    """What the queue carries; informational."""
     @_builtins.property
     def rank_range(self) -> Global___RankRange: ...
     def __init__(

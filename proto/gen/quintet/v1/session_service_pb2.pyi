@@ -106,6 +106,7 @@ class SessionOperation(_message.Message):
     CANCEL_WAIT_FIELD_NUMBER: _builtins.int
     CLOSE_OWNER_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
+    KEEP_LEASES_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Chosen by the client, unique among its operations in flight."""
     owner: _builtins.int
@@ -150,6 +151,10 @@ class SessionOperation(_message.Message):
         this operation was sent.
         """
 
+    @_builtins.property
+    def keep_leases(self) -> Global___KeepLeases:
+        """After a resume: releases what the owner holds without knowing it, because an answer was lost on the way."""
+
     def __init__(
         self,
         *,
@@ -171,12 +176,13 @@ class SessionOperation(_message.Message):
         cancel_wait: Global___CancelWait | None = ...,
         close_owner: Global___CloseOwner | None = ...,
         heartbeat: Global___Heartbeat | None = ...,
+        keep_leases: Global___KeepLeases | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "cancel_wait", b"cancel_wait", "close_owner", b"close_owner", "count", b"count", "create_queue", b"create_queue", "delete", b"delete", "delete_queue", b"delete_queue", "dequeue", b"dequeue", "enqueue", b"enqueue", "extend", b"extend", "get_job", b"get_job", "get_queue", b"get_queue", "heartbeat", b"heartbeat", "list_queues", b"list_queues", "operation", b"operation", "peek", b"peek", "release", b"release"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "cancel_wait", b"cancel_wait", "close_owner", b"close_owner", "count", b"count", "create_queue", b"create_queue", "delete", b"delete", "delete_queue", b"delete_queue", "dequeue", b"dequeue", "enqueue", b"enqueue", "extend", b"extend", "get_job", b"get_job", "get_queue", b"get_queue", "heartbeat", b"heartbeat", "keep_leases", b"keep_leases", "list_queues", b"list_queues", "operation", b"operation", "peek", b"peek", "release", b"release"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "cancel_wait", b"cancel_wait", "close_owner", b"close_owner", "count", b"count", "create_queue", b"create_queue", "delete", b"delete", "delete_queue", b"delete_queue", "dequeue", b"dequeue", "enqueue", b"enqueue", "extend", b"extend", "get_job", b"get_job", "get_queue", b"get_queue", "heartbeat", b"heartbeat", "list_queues", b"list_queues", "operation", b"operation", "owner", b"owner", "peek", b"peek", "release", b"release", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "cancel_wait", b"cancel_wait", "close_owner", b"close_owner", "count", b"count", "create_queue", b"create_queue", "delete", b"delete", "delete_queue", b"delete_queue", "dequeue", b"dequeue", "enqueue", b"enqueue", "extend", b"extend", "get_job", b"get_job", "get_queue", b"get_queue", "heartbeat", b"heartbeat", "keep_leases", b"keep_leases", "list_queues", b"list_queues", "operation", b"operation", "owner", b"owner", "peek", b"peek", "release", b"release", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_operation: _TypeAlias = _typing.Literal["enqueue", "dequeue", "acknowledge", "release", "extend", "delete", "peek", "get_job", "count", "create_queue", "delete_queue", "get_queue", "list_queues", "cancel_wait", "close_owner", "heartbeat"]  # noqa: Y015
+    _WhichOneofReturnType_operation: _TypeAlias = _typing.Literal["enqueue", "dequeue", "acknowledge", "release", "extend", "delete", "peek", "get_job", "count", "create_queue", "delete_queue", "get_queue", "list_queues", "cancel_wait", "close_owner", "heartbeat", "keep_leases"]  # noqa: Y015
     _WhichOneofArgType_operation: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_operation) -> _WhichOneofReturnType_operation | None: ...
 
@@ -251,6 +257,48 @@ class CloseOwnerResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CloseOwnerResponse: _TypeAlias = CloseOwnerResponse  # noqa: Y015
+
+@_typing.final
+class KeepLeases(_message.Message):
+    """Releases every owner lease of the owner but those of these jobs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeepLeases: _TypeAlias = KeepLeases  # noqa: Y015
+
+@_typing.final
+class KeepLeasesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RELEASED_FIELD_NUMBER: _builtins.int
+    released: _builtins.int
+    """Leases that were released."""
+    def __init__(
+        self,
+        *,
+        released: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["released", b"released"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeepLeasesResponse: _TypeAlias = KeepLeasesResponse  # noqa: Y015
 
 @_typing.final
 class Heartbeat(_message.Message):
@@ -392,6 +440,7 @@ class SessionResult(_message.Message):
     CANCEL_WAIT_FIELD_NUMBER: _builtins.int
     CLOSE_OWNER_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
+    KEEP_LEASES_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     @_builtins.property
     def failure(self) -> Global___Failure: ...
@@ -427,6 +476,8 @@ class SessionResult(_message.Message):
     def close_owner(self) -> Global___CloseOwnerResponse: ...
     @_builtins.property
     def heartbeat(self) -> Global___HeartbeatResponse: ...
+    @_builtins.property
+    def keep_leases(self) -> Global___KeepLeasesResponse: ...
     def __init__(
         self,
         *,
@@ -448,12 +499,13 @@ class SessionResult(_message.Message):
         cancel_wait: Global___CancelWaitResponse | None = ...,
         close_owner: Global___CloseOwnerResponse | None = ...,
         heartbeat: Global___HeartbeatResponse | None = ...,
+        keep_leases: Global___KeepLeasesResponse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "cancel_wait", b"cancel_wait", "close_owner", b"close_owner", "count", b"count", "create_queue", b"create_queue", "delete", b"delete", "delete_queue", b"delete_queue", "dequeue", b"dequeue", "enqueue", b"enqueue", "extend", b"extend", "failure", b"failure", "get_job", b"get_job", "get_queue", b"get_queue", "heartbeat", b"heartbeat", "list_queues", b"list_queues", "peek", b"peek", "release", b"release", "result", b"result"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "cancel_wait", b"cancel_wait", "close_owner", b"close_owner", "count", b"count", "create_queue", b"create_queue", "delete", b"delete", "delete_queue", b"delete_queue", "dequeue", b"dequeue", "enqueue", b"enqueue", "extend", b"extend", "failure", b"failure", "get_job", b"get_job", "get_queue", b"get_queue", "heartbeat", b"heartbeat", "keep_leases", b"keep_leases", "list_queues", b"list_queues", "peek", b"peek", "release", b"release", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "cancel_wait", b"cancel_wait", "close_owner", b"close_owner", "count", b"count", "create_queue", b"create_queue", "delete", b"delete", "delete_queue", b"delete_queue", "dequeue", b"dequeue", "enqueue", b"enqueue", "extend", b"extend", "failure", b"failure", "get_job", b"get_job", "get_queue", b"get_queue", "heartbeat", b"heartbeat", "list_queues", b"list_queues", "peek", b"peek", "release", b"release", "result", b"result", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "cancel_wait", b"cancel_wait", "close_owner", b"close_owner", "count", b"count", "create_queue", b"create_queue", "delete", b"delete", "delete_queue", b"delete_queue", "dequeue", b"dequeue", "enqueue", b"enqueue", "extend", b"extend", "failure", b"failure", "get_job", b"get_job", "get_queue", b"get_queue", "heartbeat", b"heartbeat", "keep_leases", b"keep_leases", "list_queues", b"list_queues", "peek", b"peek", "release", b"release", "result", b"result", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["failure", "enqueue", "dequeue", "acknowledge", "release", "extend", "delete", "peek", "get_job", "count", "create_queue", "delete_queue", "get_queue", "list_queues", "cancel_wait", "close_owner", "heartbeat"]  # noqa: Y015
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["failure", "enqueue", "dequeue", "acknowledge", "release", "extend", "delete", "peek", "get_job", "count", "create_queue", "delete_queue", "get_queue", "list_queues", "cancel_wait", "close_owner", "heartbeat", "keep_leases"]  # noqa: Y015
     _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 

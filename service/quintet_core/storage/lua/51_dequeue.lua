@@ -2,7 +2,7 @@
 
 local MAX_REPLY_BYTES = 8388608
 
--- best(n, n names): the place at the head of all of them, and which queue has it. Read-only but for settling.
+-- best(n, n names, allow_missing, wait): {'b', the place at the head of all of them, index of its queue} or {'e'}.
 -- dequeue(n, n names, jobs_max, lease_ms, session, owner, on_close, allow_missing, wait, bound, worker, session_ttl)
 -- answers {'j', then for each job: index of its queue's name, run, body, sequence}, {'e'} (empty), {'a'} (ask again: more is due
 -- than one call settles) or {'c'} (only worse than bound).
@@ -174,6 +174,9 @@ local function best(p, a, i)
   local found, instead = open_queues(p, a, i + 1, n, a[i + 1 + n] == '1')
   if not found then return instead end
   local picked = best_places(p, found, n, 1, '')
-  if #picked == 0 then return { 'e' } end
+  if #picked == 0 then
+    if a[i + 2 + n] == '1' then await(p, a, i + 1, n) end
+    return { 'e' }
+  end
   return { 'b', picked[1][2], picked[1][1] - 1 }
 end

@@ -6,19 +6,24 @@ local function check_session_keys(p)
   expect(p, 'owned', 'zset')
 end
 
--- Releases at most MAX_STEP leases below a prefix of owned. Returns how many, and whether there may be more.
-local function release_owned(p, prefix)
-  local members = redis.call('ZRANGEBYLEX', p.tag .. 'owned', '[' .. prefix,
-    '[' .. prefix .. string.rep('\255', 25 - #prefix), 'LIMIT', 0, MAX_STEP)
+-- Releases owner leases among the first MAX_STEP members of owned below a prefix, behind a member ('' for the first
+-- page), but for the sequences in kept. Returns how many, and the member to go on behind ('' at the end).
+local function release_owned(p, prefix, behind, kept)
+  local low = behind ~= '' and '(' .. behind or '[' .. prefix
+  local members = redis.call('ZRANGEBYLEX', p.tag .. 'owned', low, '[' .. prefix .. string.rep('\255', 25 - #prefix),
+    'LIMIT', 0, MAX_STEP)
   local jobs, orphans = {}, {}
   for k = 1, #members do
     if #members[k] ~= 24 then damaged('owner lease of a wrong length') end
-    local job = load_job(p, string.sub(members[k], 17))
-    if job and job.state == LEASED and job.run.session .. job.run.owner == string.sub(members[k], 1, 16) then
-      due_of(p, job.q)
-      jobs[#jobs + 1] = job
-    else
-      orphans[#orphans + 1] = members[k]
+    local sequence = string.sub(members[k], 17)
+    if not kept[sequence] then
+      local job = load_job(p, sequence)
+      if job and job.state == LEASED and job.run.session .. job.run.owner == string.sub(members[k], 1, 16) then
+        due_of(p, job.q)
+        jobs[#jobs + 1] = job
+      else
+        orphans[#orphans + 1] = members[k]
+      end
     end
   end
   for k = 1, #jobs do close_owned(p, jobs[k]) end
@@ -27,15 +32,17 @@ local function release_owned(p, prefix)
     redis.call('ZREM', p.tag .. 'owned', orphans[k])
     p.dirty = true
   end
-  return #jobs, #members == MAX_STEP
+  return #jobs, #members == MAX_STEP and members[MAX_STEP] or ''
 end
 
--- close_owner(session, owner) -> { leases released, 1 when there may be more }
+-- close_owner(session, owner, cursor or '', n, n sequences whose leases stay) -> { leases released, cursor or '' }
 local function close_owner(p, a, i)
   expect(p, 'owned', 'zset')
   if #a[i] ~= 8 or #a[i + 1] ~= 8 then damaged('owner of a wrong length') end
-  local released, more = release_owned(p, a[i] .. a[i + 1])
-  return { released, more and 1 or 0 }
+  local kept = {}
+  for k = 1, tonumber(a[i + 3]) do kept[a[i + 3 + k]] = true end
+  local released, cursor = release_owned(p, a[i] .. a[i + 1], a[i + 2], kept)
+  return { released, cursor }
 end
 
 local function mark_lapsed(p, session)
@@ -45,14 +52,14 @@ local function mark_lapsed(p, session)
   p.dirty = true
 end
 
--- close_session(session) -> { leases released, 1 when there may be more }. It cannot come back.
+-- close_session(session, cursor or '') -> { leases released, cursor or '' }. It cannot come back.
 local function close_session(p, a, i)
   check_session_keys(p)
   if #a[i] ~= 8 then damaged('session of a wrong length') end
   local standing = session_standing(p, a[i])
-  local released, more = release_owned(p, a[i])
+  local released, cursor = release_owned(p, a[i], a[i + 1], {})
   if standing == 'alive' then mark_lapsed(p, a[i]) end
-  return { released, more and 1 or 0 }
+  return { released, cursor }
 end
 
 -- heartbeat(ttl_ms, n, n sessions) -> for each 1 (alive), 0 (holds nothing here) or -1 (lapsed)
@@ -76,7 +83,7 @@ local function lapse(p)
   check_session_keys(p)
   local due = redis.call('ZRANGEBYSCORE', p.tag .. 'sessions', '-inf', string.format('%.0f', p.now), 'LIMIT', 0, 1)
   if #due == 0 then return 0 end
-  local _, more = release_owned(p, due[1])
-  if not more then mark_lapsed(p, due[1]) end
+  local _, cursor = release_owned(p, due[1], '', {})
+  if cursor == '' then mark_lapsed(p, due[1]) end
   return 1
 end
