@@ -44,8 +44,8 @@ class Part:
 
 
 _ADAPTERS = (
-    ("text-queue", "text_queue_port", "text: ADD, GET, ACK, IN"),
-    ("job-centre", "job_centre_port", "JSON lines: put, get, delete, abort"),
+    ("text-queue", "text_queue_port", "ADD, GET, ACK, IN"),
+    ("job-centre", "job_centre_port", "JSON, one object per line"),
 )
 """Name, port setting and tongue of each adapter; an adapter's metrics port is the core's plus its place here."""
 

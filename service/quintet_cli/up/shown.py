@@ -24,7 +24,7 @@ def as_json(everything: Everything) -> str:
 def show_table(everything: Everything, console: Console) -> None:
     """The table, and how to try it."""
     table = Table(title="Quintet is ready", title_justify="left")
-    for heading in ("name", "address", "speaks", "metrics and health"):
+    for heading in ("name", "address", "metrics, health", "speaks"):
         table.add_column(heading, overflow="fold")
     for row in _rows(everything):
         table.add_row(*row)
@@ -43,6 +43,5 @@ def _rows(everything: Everything) -> Iterator[tuple[str, str, str, str]]:
         speaks = {listener.name: listener.speaks for listener in part.listeners}
         for name, address in child.listening.items():
             if name != METRICS:
-                url = f"http://{metrics}/metrics" if metrics else ""
-                yield name, address, speaks.get(name, speaks.get("core-grpc", "")), url
-    yield "redis", everything.redis.listening.get("redis", ""), f"append-only file in {everything.directory.path}", ""
+                yield name, address, metrics, speaks.get(name, "")
+    yield "redis", everything.redis.listening.get("redis", ""), "", f"append-only file in {everything.directory.path}"
