@@ -83,7 +83,7 @@ def test_a_port_that_is_taken_is_named_before_anything_starts(tmp_path: Path) ->
         command += ["--data", str(tmp_path), "--metrics-port", "0", "--core-port", "0", "--job-centre-port", "0"]
         ended = subprocess.run([*command, "--text-queue-port", port], capture_output=True, text=True)
     assert ended.returncode == 1
-    assert f"port {port} (text-queue)" in ended.stderr
+    assert f"port {port} (text-queue): Address already in use" in ended.stderr
 
 
 def test_settings_that_are_wrong_are_all_named() -> None:

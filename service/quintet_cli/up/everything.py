@@ -13,7 +13,7 @@ import click
 from quintet_cli.up import redis_server
 from quintet_cli.up.child import Child, Listening, wait_ready_file
 from quintet_cli.up.data_directory import DataDirectory
-from quintet_cli.up.parts import Part, parts
+from quintet_cli.up.parts import METRICS, Part, parts
 from quintet_cli.up.settings import UpSettings
 
 Progress = Callable[[str], None]
@@ -102,26 +102,27 @@ def _environment(settings: UpSettings, part: Part, ready_file: Path, chosen: Lis
 
 
 def check_ports(host: str, parts: Iterable[Part]) -> None:
-    """Raise ClickException naming every port that is taken, before anything is started."""
-    taken = [
-        f"{listener.port} ({part.name}{' metrics' if listener.name == 'metrics' else ''})"
+    """Raise ClickException naming every port that cannot be had and why, before anything is started."""
+    obstacles = [
+        f"  port {listener.port} ({part.name}{' metrics' if listener.name == METRICS else ''}): {why}"
         for part in parts
         for listener in part.listeners
-        if listener.port and not _is_free(host, listener.port)
+        if listener.port and (why := _obstacle(host, listener.port))
     ]
-    if taken:
+    if obstacles:
         raise click.ClickException(
-            f"In use by another program on {host}: port {', '.join(taken)}."
-            " Choose others: --port-offset 10000, --any-port, or the option of that port (see quintet up --help)."
+            "\n".join((f"Cannot listen on {host}:", *obstacles))
+            + "\nChoose others: --port-offset 10000, --any-port, or a port's own option (see quintet up --help)."
         )
 
 
-def _is_free(host: str, port: int) -> bool:
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    with socket.socket(family, kind, protocol) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
+def _obstacle(host: str, port: int) -> str:
+    """Why nobody can listen there now, or nothing."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
-        except OSError:
-            return False
-    return True
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
