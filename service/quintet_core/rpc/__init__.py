@@ -1,0 +1,1 @@
+"""The gRPC door: messages to operations, refusals to statuses, and who may do what."""
