@@ -1,0 +1,108 @@
+"""`python -m benchmarks`: Quintet beside beanstalkd, in one run. `make bench` runs it.
+
+Everything it starts listens on loopback or unix sockets, on free ports, with its files in one folder on a real disk,
+and is gone afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+# The load generator's own gRPC channel is to be as quick as those of the adapters; grpc reads this at its first import.
+os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener")
+
+import click
+from rich.console import Console
+
+from benchmarks.disk import fdatasync_latency, refuse_memory_file_system
+from benchmarks.report import show, write_json
+from benchmarks.scenarios import Plan, Results, Run
+from benchmarks.stack import quintet
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def _numbers(_context: click.Context, _parameter: click.Parameter, value: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in value.split(",") if part)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is not a list of integers, such as 1,50,500") from error
+
+
+@click.command()
+@click.option("--seconds", default=5.0, show_default=True, help="Measured time of each scenario.")
+@click.option("--warm-up", default=1.0, show_default=True, help="Seconds before it that are not counted.")
+@click.option("--loops", default="1,50,500", show_default=True, callback=_numbers, help="Concurrent lifecycles.")
+@click.option("--queues", default=1, show_default=True, help="Queues that the loops share evenly.")
+@click.option("--wide-queues", default=16, show_default=True, help="The most loops once more, on this many queues.")
+@click.option(
+    "--pending",
+    default="1000,1000000",
+    show_default=True,
+    callback=_numbers,
+    help="Pending jobs among which the cost of an operation is measured; empty for none.",
+)
+@click.option("--only", multiple=True, help="Only scenarios whose name contains this; may be repeated.")
+@click.option("--without-quintet", is_flag=True, help="Only beanstalkd and bare Redis.")
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    default=Path(tempfile.gettempdir()),
+    show_default=True,
+    help="Where the files of every contender go; must be on a disk.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the JSON instead of the table; it is written to a file either way."
+)
+def main(
+    seconds: float,
+    warm_up: float,
+    loops: tuple[int, ...],
+    queues: int,
+    wide_queues: int,
+    pending: tuple[int, ...],
+    only: tuple[str, ...],
+    without_quintet: bool,
+    directory: Path,
+    as_json: bool,
+) -> None:
+    """Measure lifecycles (put, take, delete of 50-byte jobs) through every door of Quintet, and through beanstalkd."""
+    try:
+        refuse_memory_file_system(directory)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    progress = Console(stderr=True)
+    with _folder(directory) as folder:
+        plan = Plan(folder, warm_up, seconds, loops, queues, wide_queues, pending, only)
+        results = Results(announce=lambda what: progress.print(f"{what} ...", style="dim", highlight=False))
+        disks = [fdatasync_latency(folder)]
+        try:
+            with nullcontext() if without_quintet else quintet(folder) as stack:
+                Run(plan, stack, results).everything()
+        finally:
+            disks.append(fdatasync_latency(folder))
+            path = write_json(RESULTS, plan, disks, results)
+    if as_json:
+        sys.stdout.write(path.read_text())
+    else:
+        show(plan, disks, results)
+        progress.print(f"Written to {path}", highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _folder(directory: Path) -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="quintet-bench-", dir=directory))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""Closed loops of lifecycles over sockets, all in one thread on one epoll.
+
+Every loop puts a job, takes one and deletes it, each request sent when the answer before it is there. All loops run in
+one thread, because the load generator shares the processors with what it measures and must cost little.
+"""
+
+from __future__ import annotations
+
+import gc
+import select
+import socket
+import time
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+
+from benchmarks.measurement import Samples
+from benchmarks.processes import CpuMeter
+from benchmarks.tongues import Tongue
+
+ANSWER_BYTES_MAX = 65536
+STALL_SECONDS = 20.0
+
+
+class Step(IntEnum):
+    """The request whose answer a loop awaits."""
+
+    PUT = 0
+    TAKE = 1
+    DELETE = 2
+
+
+class Loop:
+    """One closed loop and its connection."""
+
+    __slots__ = ("answer", "lifecycle_started", "sent", "socket", "step", "tongue")
+
+    def __init__(self, tongue: Tongue) -> None:
+        self.tongue = tongue
+        self.socket: socket.socket
+        self.step = Step.PUT
+        self.answer = b""
+        self.sent = 0.0
+        self.lifecycle_started = 0.0
+
+    def request_after(self, answer: bytes) -> bytes | None:
+        """The request that follows the whole `answer`; None when the answer is not whole yet."""
+        tongue = self.tongue
+        if self.step is Step.PUT:
+            if not tongue.is_put(answer):
+                return None
+            self.step = Step.TAKE
+            return tongue.take
+        if self.step is Step.TAKE:
+            if not tongue.is_taken(answer):
+                return None
+            self.step = Step.DELETE
+            return tongue.delete(answer)
+        if not tongue.is_deleted(answer):
+            return None
+        self.step = Step.PUT
+        return tongue.put
+
+
+class Load:
+    """Loops that keep their connections. `address` is a TCP host and port."""
+
+    def __init__(self, address: tuple[str, int], tongues: Iterable[Tongue]) -> None:
+        self._address = address
+        self._loops = [Loop(tongue) for tongue in tongues]
+        self._by_descriptor: dict[int, Loop] = {}
+        self._epoll = select.epoll()
+        self._samples = Samples()
+        self._now = time.perf_counter
+
+    def run(self, warm_up_seconds: float, seconds: float, meter: CpuMeter) -> Samples:
+        """Run the loops; what happens in the first `warm_up_seconds` is not counted."""
+        gc.collect()
+        gc.disable()
+        try:
+            for loop in self._loops:
+                self._open(loop)
+            self._until(self._now() + warm_up_seconds)
+            return self._measure(seconds, meter)
+        finally:
+            gc.enable()
+            self._close()
+
+    def _measure(self, seconds: float, meter: CpuMeter) -> Samples:
+        self._samples = samples = Samples()
+        meter.start()
+        started = self._now()
+        self._until(started + seconds)
+        samples.seconds = self._now() - started
+        samples.cpu_seconds = meter.stop()
+        samples.operations = len(samples.operation_latencies)
+        samples.lifecycles = len(samples.lifecycle_latencies)
+        return samples
+
+    def _until(self, deadline: float) -> None:
+        poll, by_descriptor, on_readable, now = self._epoll.poll, self._by_descriptor, self._on_readable, self._now
+        while now() < deadline:
+            events = poll(STALL_SECONDS)
+            if not events:
+                raise TimeoutError(f"no answer from {self._address} for {STALL_SECONDS:.0f} s")
+            for descriptor, _ in events:
+                on_readable(by_descriptor[descriptor])
+
+    def _open(self, loop: Loop) -> None:
+        loop.socket = opened = socket.create_connection(self._address)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for greeting in loop.tongue.greetings:
+            opened.sendall(greeting)
+            opened.recv(ANSWER_BYTES_MAX)
+        opened.setblocking(False)
+        self._by_descriptor[opened.fileno()] = loop
+        self._epoll.register(opened.fileno(), select.EPOLLIN)
+        loop.sent = loop.lifecycle_started = self._now()
+        opened.send(loop.tongue.put)
+
+    def _on_readable(self, loop: Loop) -> None:
+        data = loop.socket.recv(ANSWER_BYTES_MAX)
+        if not data:
+            raise ConnectionError(f"{self._address} closed a connection after {loop.answer!r}")
+        answer = loop.answer + data if loop.answer else data
+        request = loop.request_after(answer)
+        if request is None:
+            loop.answer = answer
+            return
+        loop.answer = b""
+        self._record(loop)
+        # A request is small and the one before it is answered, so the socket's buffer has room for it.
+        loop.socket.send(request)
+
+    def _record(self, loop: Loop) -> None:
+        """The loop's request is answered, and the next is about to be sent."""
+        now = self._now()
+        self._samples.operation_latencies.append(now - loop.sent)
+        loop.sent = now
+        if loop.step is Step.PUT:
+            self._samples.lifecycle_latencies.append(now - loop.lifecycle_started)
+            loop.lifecycle_started = now
+
+    def _close(self) -> None:
+        self._epoll.close()
+        for loop in self._by_descriptor.values():
+            loop.socket.close()
+
+
+class ReconnectingLoad(Load):
+    """Loops that open a connection for each request; the answer ends with the connection."""
+
+    def _open(self, loop: Loop) -> None:
+        loop.sent = loop.lifecycle_started = self._now()
+        self._send(loop, loop.tongue.put)
+
+    def _send(self, loop: Loop, request: bytes) -> None:
+        loop.socket = opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # On loopback a connection is made within the call, so that sending at once works.
+        opened.connect(self._address)
+        opened.send(request)
+        opened.setblocking(False)
+        self._by_descriptor[opened.fileno()] = loop
+        self._epoll.register(opened.fileno(), select.EPOLLIN)
+
+    def _on_readable(self, loop: Loop) -> None:
+        data = loop.socket.recv(ANSWER_BYTES_MAX)
+        if data:
+            loop.answer += data
+            return
+        del self._by_descriptor[loop.socket.fileno()]
+        loop.socket.close()
+        request = loop.request_after(loop.answer)
+        assert request is not None, "an answer that ends with its connection is whole"
+        loop.answer = b""
+        self._record(loop)
+        self._send(loop, request)
+
+
+def tongues_of(make: Callable[[str], Tongue], queue_prefix: str, loops: int, queues: int) -> list[Tongue]:
+    """One tongue per loop, the loops spread evenly over `queues` queues."""
+    shared = [make(f"{queue_prefix}-{index}") for index in range(queues)]
+    return [shared[index % queues] for index in range(loops)]

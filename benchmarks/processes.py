@@ -1,0 +1,66 @@
+"""CPU time of processes, and child processes that end with the run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of the process `pid` with all its threads so far, in seconds (/proc/PID/stat)."""
+    # The command name, in parentheses, may itself hold spaces: count from behind it.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+
+
+class CpuMeter:
+    """CPU time that named processes use from `start` on."""
+
+    def __init__(self, pids: Mapping[str, int]) -> None:
+        self._pids = dict(pids) | {"load": os.getpid()}
+        self._started: dict[str, float] = {}
+
+    def start(self) -> None:
+        self._started = self._read()
+
+    def stop(self) -> dict[str, float]:
+        """Seconds of CPU per name since `start`."""
+        return {name: used - self._started[name] for name, used in self._read().items()}
+
+    def _read(self) -> dict[str, float]:
+        return {name: cpu_seconds(pid) for name, pid in self._pids.items()}
+
+
+class Child:
+    """A child process in a process group of its own, ended by SIGTERM and, after `grace_seconds`, by SIGKILL."""
+
+    def __init__(self, arguments: Sequence[str], log: Path, *, grace_seconds: float = 10.0) -> None:
+        self._grace_seconds = grace_seconds
+        self._log = log
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                arguments, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def fail_when_gone(self) -> None:
+        """Raise RuntimeError with the end of its log when the process has ended."""
+        if self.process.poll() is not None:
+            tail = self._log.read_text(errors="replace")[-2000:]
+            raise RuntimeError(f"{self.process.args!r} ended with {self.process.returncode}:\n{tail}")
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(self._grace_seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
