@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any, Protocol
 
 import hiredis
@@ -156,7 +157,7 @@ class Pipeline:
         self._relieved = []
         self._flushes += 1
         self._awaited = len(groups)
-        self._sent_at = self._loop.time()
+        self._sent_at = perf_counter()
         self._batch = (sum(len(group.operations) for group in groups), len(groups))
         self._watchdog = self._loop.call_later(self._timeout_s, link.abort)
         link.send_all([self._pack(group) for group in groups], [self._receiver(group) for group in groups])
@@ -221,7 +222,7 @@ class Pipeline:
     def _came_back(self) -> None:
         if self._watchdog is not None:
             self._watchdog.cancel()
-        self._observer.on_batch(*self._batch, self._loop.time() - self._sent_at)
+        self._observer.on_batch(*self._batch, perf_counter() - self._sent_at)
 
     def _answer(self, group: _Group, reply: list[Reply]) -> None:
         now, due, woken, deleted = reply[:REPLY_HEAD]

@@ -6,7 +6,7 @@ Callback methods are for the hot path; `ask` awaits any verb. An answer is the v
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -440,29 +440,35 @@ class RedisStore:
 
     # --- sessions
 
-    async def close_owner(
+    def close_owner(
         self, partition: int, session: bytes, owner: bytes, order: Ordered | None = None, kept: Sequence[int] = ()
-    ) -> int | Refusal:
-        """Release the leases of an owner in a partition, but for those of the jobs `kept`; how many."""
+    ) -> Awaitable[int | Refusal]:
+        """Release the leases of an owner in a partition, but for those of the jobs `kept`; how many. The first step is
+        submitted at once, so it has its place in the owner's order."""
         sequences = [self._place(job_id)[1] for job_id in kept if job_id % self.partitions == partition]
-        return await self._release_all(partition, "close_owner", [session, owner], [len(sequences), *sequences], order)
+        return self._release_all(partition, "close_owner", [session, owner], [len(sequences), *sequences], order)
 
-    async def close_session(self, partition: int, session: bytes) -> int | Refusal:
+    def close_session(self, partition: int, session: bytes) -> Awaitable[int | Refusal]:
         """Release all leases of a session in a partition, for good; how many."""
-        return await self._release_all(partition, "close_session", [session], [], None)
+        return self._release_all(partition, "close_session", [session], [], None)
 
-    async def _release_all(
+    def _release_all(
         self, partition: int, verb: str, head: list[Argument], rest: list[Argument], order: Ordered | None
-    ) -> int | Refusal:
-        released, cursor = 0, b""
-        while True:
-            answer = await self._asked(partition, verb, [*head, cursor, *rest], order)
-            if isinstance(answer, Refusal):
-                return answer
-            released += answer[0]
-            cursor = answer[1]
-            if not cursor:
-                return released
+    ) -> Awaitable[int | Refusal]:
+        step = self._asked(partition, verb, [*head, b"", *rest], order)
+
+        async def steps(answering: Awaitable[Reply]) -> int | Refusal:
+            released = 0
+            while True:
+                answer = await answering
+                if isinstance(answer, Refusal):
+                    return answer
+                released += answer[0]
+                if not answer[1]:
+                    return released
+                answering = self._asked(partition, verb, [*head, answer[1], *rest], order)
+
+        return steps(step)
 
     def heartbeat(self, partition: int, sessions: Sequence[bytes], ttl_ms: int, done: Done[list[int]]) -> None:
         """For each session 1 (alive, and now for ttl_ms more), 0 (holds nothing in this partition) or -1 (lapsed)."""

@@ -1,0 +1,1 @@
+"""Dequeues that wait, and the sessions and owners that hold leases."""

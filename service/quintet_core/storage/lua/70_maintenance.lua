@@ -1,6 +1,11 @@
 -- Duties that any core carries out, any number of them at once.
 
--- settle_due(limit) -> 1 when more queues may be due
+local function first_due(p)
+  local head = redis.call('ZRANGE', p.tag .. 'due', 0, 0, 'WITHSCORES')
+  return head[2] and tonumber(head[2]) or nil
+end
+
+-- settle_due(limit) -> 1 when more queues may be due. The call's reply tells the next due time of the partition.
 local function settle_due(p, a, i)
   local limit = tonumber(a[i])
   local numbers = redis.call('ZRANGEBYSCORE', p.tag .. 'due', '-inf', string.format('%.0f', p.now), 'LIMIT', 0, limit)
@@ -14,12 +19,9 @@ local function settle_due(p, a, i)
       more = true
     end
   end
+  local next_due = first_due(p)
+  if next_due and (not p.next_due or next_due < p.next_due) then p.next_due = next_due end
   return more and 1 or 0
-end
-
-local function first_due(p)
-  local head = redis.call('ZRANGE', p.tag .. 'due', 0, 0, 'WITHSCORES')
-  return head[2] and tonumber(head[2]) or nil
 end
 
 local SWEPT_SETS = { 'ready', 'delayed', 'leased', 'dead' }

@@ -1,5 +1,7 @@
 -- The event log. An offset counts events; a stream entry holds one call's events and is named by its last offset.
 
+local EVENT_BYTES = 48 -- of EVENT_FORMAT, before the detail
+
 local function first_offset(p)
   local head = redis.call('XRANGE', p.tag .. 'events', '-', '+', 'COUNT', 1)[1]
   if not head then return p.event + 1 end
@@ -7,8 +9,8 @@ local function first_offset(p)
   local fields = head[2]
   local events, n, at = fields[6], 0, 1
   while at <= #events do
-    local detail = struct.unpack('>I2', events, at + 54)
-    at = at + 56 + detail
+    local detail = struct.unpack('>I2', events, at + EVENT_BYTES - 2)
+    at = at + EVENT_BYTES + detail
     n = n + 1
   end
   return last - n + 1

@@ -104,17 +104,21 @@ for v = 1, #LIST do
 end
 
 -- Prepares an empty partition; leaves one that is in use as it is.
-redis.register_function('initialize_v1', function(keys)
-  local meta = keys[1] .. ':meta'
-  if redis.call('EXISTS', meta) == 1 then return 0 end
-  for _, name in ipairs({ 'jobs', 'names', 'queues', 'events' }) do
-    if redis.call('EXISTS', keys[1] .. ':' .. name) == 1 then
-      return redis.error_reply('DAMAGED meta is missing')
+redis.register_function{
+  function_name = 'initialize_v1',
+  callback = function(keys)
+    local meta = keys[1] .. ':meta'
+    if redis.call('EXISTS', meta) == 1 then return 0 end
+    for _, name in ipairs({ 'jobs', 'names', 'queues', 'events' }) do
+      if redis.call('EXISTS', keys[1] .. ':' .. name) == 1 then
+        return redis.error_reply('DAMAGED meta is missing')
+      end
     end
-  end
-  redis.call('HSET', meta, 'sequence', 0, 'event', 0, 'queue', 0, 'clock', 0)
-  return 1
-end)
+    redis.call('HSET', meta, 'sequence', 0, 'event', 0, 'queue', 0, 'clock', 0)
+    return 1
+  end,
+  flags = { 'allow-oom' },
+}
 
 redis.register_function{
   function_name = 'library_version_v1',
