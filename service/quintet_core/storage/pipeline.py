@@ -208,7 +208,7 @@ class Pipeline:
             self._came_back()
         if isinstance(reply, list):
             self._answer(group, reply)
-        elif isinstance(reply, hiredis.ReplyError) and str(reply).startswith("OOM") and not group.relief:
+        elif isinstance(reply, hiredis.ReplyError) and str(reply).startswith("OOM") and not group.relief and self._link:
             group.relief = True
             self._relieved.append(group)
         else:
