@@ -76,8 +76,8 @@ class Client(JobCalls, QueueCalls, EventCalls):
     """A client of the core at `target` ("unix:/run/quintet.sock" or "host:port"), for one namespace.
 
     Use it as an async context manager. It reconnects by itself: operations wait up to `patience_s` seconds for a core
-    that is away. An operation that was under way when the connection broke raises `UnavailableError`: a change may or may
-    not have happened; what only reads is repeated. `name` labels its sessions and leases.
+    that is away. An operation that was under way when the connection broke raises `UnavailableError`: a change may or
+    may not have happened; what only reads is repeated. `name` labels its sessions and leases.
     """
 
     async def __aenter__(self) -> Self:
@@ -94,8 +94,8 @@ class Client(JobCalls, QueueCalls, EventCalls):
 
         The lease is extended while the loop's body runs (`lease_ms` is what a crashed worker's job waits for).
         Going on to the next job acknowledges the last, unless the body settled it; `async with job:` does so at its
-        end, gives the job back when the body raises, and stops a body whose lease was lost. Leaving the loop by an error
-        or `break` gives an unsettled job back. `jobs_max` jobs are leased at a time; the body sees them one by one.
+        end, gives the job back when the body raises, and stops a body whose lease was lost. Leaving the loop by an
+        error or `break` gives an unsettled job back. `jobs_max` jobs are leased at a time and seen one by one.
         """
         return work(self, queues, jobs_max=jobs_max, lease_ms=lease_ms, stop=stop or asyncio.Event())
 

@@ -27,7 +27,7 @@ class EventCalls(Calls):
         return [Partition.of_wire(partition) for partition in response.partitions]
 
     async def read_events(self, partition: int, *, after_offset: int = 0, events_max: int = 1000) -> list[Event]:
-        """Events of a partition behind an offset; the same answer each time. `OffsetTrimmedError` when they are gone."""
+        """Events behind an offset; the same answer each time. `OffsetTrimmedError` when they are gone."""
         request = wire.ReadEventsRequest(partition=partition, after_offset=after_offset, events_max=events_max)
         response: wire.ReadEventsResponse = await self._read_call(self._event_service.ReadEvents, request)
         return [Event.of_wire(event) for event in response.events]

@@ -39,7 +39,7 @@ class JobCalls(Calls):
         attributes: Mapping[str, str] | None = None,
         create_if_missing: bool = True,
     ) -> int:
-        """Puts one job; returns its id when it is on disk, or the earlier job's with a remembered `deduplication_key`."""
+        """Puts one job; returns its id when it is on disk, the earlier job's with a remembered `deduplication_key`."""
         job = NewJob(
             payload=payload,
             content_type=content_type,

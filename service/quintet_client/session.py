@@ -8,7 +8,8 @@ when submitted. A result must be read within its callback, or copied: it keeps i
 When a stream breaks, every operation in flight is answered with REASON_UNAVAILABLE: it may or may not have happened,
 and is never repeated by the session. While there is no stream, submissions are answered so at once. A parked
 `dequeue` under an owner lease that ends so may have taken a job that nobody knows of: the job stays with
-its owner, so that the caller must close the owner (and go on under a new one) to give it back.
+its owner, so that the caller must close the owner (and go on under a new one), or say which leases it knows of
+(`submit_keep_leases`), to give it back.
 
 Operations of one owner take effect in the order submitted; results may come in any order. Not safe for threads.
 """
@@ -43,6 +44,7 @@ from quintet.v1.session_service_pb2 import (
     CloseOwner,
     Failure,
     Heartbeat,
+    KeepLeases,
     SessionClosing,
     SessionOpened,
     SessionResult,
@@ -301,6 +303,14 @@ class Session:
     def submit_list_queues(self, owner: int, request: ListQueuesRequest, on_result: OnResult) -> int:
         """`list_queues`."""
         return self._submit(owner, request, on_result, "list_queues")
+
+    def submit_keep_leases(self, owner: int, request: KeepLeases, on_result: OnResult) -> int:
+        """`keep_leases`: releases what the owner holds beyond `request.ids`.
+
+        For an owner whose dequeue under an owner lease is in doubt; to be submitted when the session is connected
+        again and the owner has no dequeue under way.
+        """
+        return self._submit(owner, request, on_result, "keep_leases")
 
     def cancel_wait(self, owner: int, sequence: int) -> None:
         """Ends a parked dequeue. Its own `on_result` then comes: CANCELLED, or the job that it took."""

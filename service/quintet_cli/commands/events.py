@@ -1,0 +1,89 @@
+"""`quintet events`."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+
+import click
+from quintet_client import Client, Event, Partition
+
+from quintet_cli.commands.connected import connected
+from quintet_cli.commands.output import Output, instant
+
+HEADINGS = ("time", "partition", "offset", "event", "queue", "job", "attempt", "state", "detail")
+_READ_EVENTS_MAX = 1000
+
+
+@click.command()
+@click.option("-f", "--follow", is_flag=True, help="Go on with events as they happen, until Ctrl+C.")
+@click.option("-n", "--last", type=click.IntRange(min=0), default=50, show_default=True, help="How many of the past.")
+@click.option("--queue", help="Only events of this queue.")
+@click.option("--all-namespaces", is_flag=True, help="Not only those of --namespace.")
+@connected
+async def events(
+    client: Client, output: Output, follow: bool, last: int, queue: str | None, all_namespaces: bool
+) -> None:
+    """Show the last events of the log, and with --follow those to come."""
+
+    def wanted(event: Event) -> bool:
+        return (queue is None or event.queue == queue) and (all_namespaces or event.namespace == client.namespace)
+
+    partitions = await client.list_partitions()
+    past = await _past(client, partitions, last) if last else []
+    shown = [event for event in past if wanted(event)][-last:] if last else []
+    _show(output, shown, follow)
+    if follow:
+        after_offsets = {each.partition: each.last_offset for each in partitions}
+        async for event in client.subscribe(after_offsets=after_offsets, all_namespaces=all_namespaces):
+            if wanted(event):
+                _show_line(output, event)
+
+
+async def _past(client: Client, partitions: list[Partition], last: int) -> list[Event]:
+    """The newest events of every partition, in order of time."""
+    each_max = min(max(last, _READ_EVENTS_MAX), 10_000)
+    read: list[list[Event]] = []
+    for partition in partitions:
+        after_offset = max(partition.first_offset - 1, partition.last_offset - each_max)
+        if after_offset < partition.last_offset:
+            read.append(await client.read_events(partition.partition, after_offset=after_offset, events_max=each_max))
+    return list(heapq.merge(*read, key=lambda event: (event.at_ms, event.partition, event.offset)))
+
+
+def _show(output: Output, shown: list[Event], follow: bool) -> None:
+    if output.json or follow:
+        for event in shown:
+            _show_line(output, event)
+    else:
+        output.table(HEADINGS, (_row(event) for event in shown))
+
+
+def _show_line(output: Output, event: Event) -> None:
+    words = " ".join(
+        f"{name}={value}"
+        for name, value in (
+            ("queue", event.queue),
+            ("job", event.job_id),
+            ("attempt", event.attempt),
+            ("state", event.state or "gone" if event.job_id else ""),
+            ("detail", event.detail),
+        )
+        if value
+    )
+    sentence = f"{instant(event.at_ms)} {event.partition}/{event.offset} {event.kind} {words}"
+    output.say(sentence, dataclasses.asdict(event))
+
+
+def _row(event: Event) -> tuple[object, ...]:
+    return (
+        instant(event.at_ms),
+        event.partition,
+        event.offset,
+        event.kind,
+        event.queue,
+        event.job_id or "",
+        event.attempt,
+        event.state or ("gone" if event.job_id else ""),
+        event.detail,
+    )
