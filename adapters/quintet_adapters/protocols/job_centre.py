@@ -248,20 +248,23 @@ class JobCentre(Conversation):
         if turn.takes_lease:
             self.cancels.append(turn)
             return
-        turn.answer = _HANG_UP if self._ended else _error("shutting down, try again")
-        self._waiting = None
+        if self._ended:
+            turn.answer = _HANG_UP
+        else:
+            turn.answer = _error("shutting down, try again")
+            self._waiting = None
         self._write_answers()
 
     def _get_done(self, turn: _Turn, result: SessionResult) -> bytes:
-        waited = turn is self._waiting
-        if waited:
+        answer = self._answer_get(turn, result)
+        # A get that hangs up goes on holding back what is behind it, which is never carried out.
+        if turn is self._waiting and answer is not _HANG_UP:
             self._waiting = None
-        answer = self._answer_get(turn, result, waited)
         self._gets -= 1
         self._start_held_abort()
         return answer
 
-    def _answer_get(self, turn: _Turn, result: SessionResult, waited: bool) -> bytes:
+    def _answer_get(self, turn: _Turn, result: SessionResult) -> bytes:
         if result.HasField("failure"):
             answer = self._failed(turn, result.failure)
         elif jobs := result.dequeue.jobs:
@@ -271,7 +274,7 @@ class JobCentre(Conversation):
             self.counts["get", "empty"] += 1
             answer = _NO_JOB
         # End of stream ends a wait without an answer.
-        return _HANG_UP if waited and self._ended else answer
+        return _HANG_UP if turn is self._waiting and self._ended else answer
 
     def _hand_over(self, job: Job) -> bytes:
         payload = as_json_object(job.content_type, job.payload)
