@@ -20,12 +20,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-QUEUE_VERBS = (
-    "enqueue", "dequeue", "acknowledge", "release", "extend", "delete", "peek", "get_job", "count", "list_jobs",
-    "redrive", "purge", "pause", "resume", "create_queue", "update_queue", "delete_queue", "get_queue", "list_queues",
-)  # fmt: skip
-EVENT_VERBS = ("list_partitions", "read_events", "commit_offset", "subscribe")
-ADMIN_VERBS = ("get_durability", "get_info")
+from quintet_core.domain.verbs import ADMIN_VERBS, EVENT_VERBS, QUEUE_VERBS
+
 VERBS = frozenset((*QUEUE_VERBS, *EVENT_VERBS, *ADMIN_VERBS))
 _ALL = "*"
 _FIELDS = {"name", "token", "sha256", "namespaces", "verbs"}

@@ -65,6 +65,7 @@ class RedisConnection:
         self.durability: Durability | None = None
         self.redis_version = ""
         self.library_version = 0
+        self.signing_key = b""
         self.connects = 0
         self.connected = False
 
@@ -139,11 +140,13 @@ class RedisConnection:
             self.redis_version = await readying.check_version(link)
             self.library_version = await readying.load_library(link)
             await readying.settle_partitions(link, self._terms.partitions)
+            self.signing_key = await readying.read_signing_key(link)
             self.durability = await readying.read_durability(link)
 
     async def _check(self, link: Link) -> None:
         before = self.durability
         async with asyncio.timeout(self._terms.reply_timeout_s):
+            self.signing_key = await readying.read_signing_key(link)
             self.durability = await readying.read_durability(link)
         if before is not None and before.weaknesses != self.durability.weaknesses:
             get_logger().warning("durability_changed", weaknesses=self.durability.weaknesses)

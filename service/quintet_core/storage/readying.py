@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import secrets
 
 import hiredis
 
@@ -13,6 +14,7 @@ from quintet_core.storage.link import Link
 
 VERSION_MIN = (7, 0)
 _PARTITIONS = "partitions"
+_SIGNING_KEY = "signing_key"
 _FUNCTION_MISSING = "Function not found"
 
 
@@ -62,6 +64,16 @@ async def settle_partitions(link: Link, partitions: int) -> None:
     await asyncio.gather(
         *(link.command("FCALL", "initialize_v1", 1, keys.partition_tag(partition)) for partition in range(partitions))
     )
+
+
+async def read_signing_key(link: Link) -> bytes:
+    """The key that the cores of one Redis sign with; made by the first of them."""
+    key: bytes | None = await link.command("HGET", keys.INFO, _SIGNING_KEY)
+    if key is None:
+        await link.command("HSETNX", keys.INFO, _SIGNING_KEY, secrets.token_bytes(32))
+        key = await link.command("HGET", keys.INFO, _SIGNING_KEY)
+    assert key is not None
+    return key
 
 
 async def read_durability(link: Link) -> Durability:

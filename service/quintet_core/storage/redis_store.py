@@ -463,7 +463,7 @@ class RedisStore:
                 answer = await answering
                 if isinstance(answer, Refusal):
                     return answer
-                released += answer[0]
+                released += int(answer[0])
                 if not answer[1]:
                     return released
                 answering = self._asked(partition, verb, [*head, answer[1], *rest], order)
