@@ -23,8 +23,15 @@ from quintet.v1.session_service_pb2 import (
     SessionResult,
 )
 from quintet.v1.session_service_pb2_grpc import SessionServiceServicer, add_SessionServiceServicer_to_server
+from quintet_client.session import Session
 
 Answer = Callable[[SessionOperation], SessionResult | None]
+
+
+async def disconnected(session: Session) -> None:
+    """Returns when the session has noticed that its stream is gone."""
+    while session.connected:
+        await asyncio.sleep(0)
 
 
 class ScriptedCore(SessionServiceServicer):

@@ -22,7 +22,7 @@ from quintet_client.credentials import Credentials
 from quintet_client.errors import QuintetError, UnauthenticatedError, UnavailableError
 from quintet_client.session import Observer, Session
 
-from tests.unit.client.scripted_core import ScriptedCore
+from tests.unit.client.scripted_core import ScriptedCore, disconnected
 
 
 class Results:
@@ -51,11 +51,6 @@ class Results:
 
 def job(rank: int, payload: bytes = b"x") -> EnqueueRequest:
     return EnqueueRequest(queue="q", jobs=[NewJob(payload=payload, rank=rank)])
-
-
-async def disconnected(session: Session) -> None:
-    while session.connected:  # noqa: ASYNC110 - the session tells when it is connected, not when it is not
-        await asyncio.sleep(0)
 
 
 WAIT_FOREVER = DequeueRequest(queues=["q"], wait_ms=-1, owner_lease=True)
