@@ -50,7 +50,8 @@ from quintet_client.event import Event, Partition
 from quintet_client.job import Job, JobState, Lease, NewJob, Placement
 from quintet_client.leased_job import LeasedJob
 from quintet_client.queue import PauseDirection, Queue, QueueCounts, QueueSettings, QueueStructure
-from quintet_client.session import Observer, OnResult, Session
+from quintet_client.session import Observer, Session
+from quintet_client.verbs import OnResult
 from quintet_client.worker import Handler, Worker
 
 __all__ = [

@@ -16,7 +16,8 @@ from quintet.v1.session_service_pb2 import SessionResult
 
 from quintet_client.credentials import ANONYMOUS, Credentials, open_channel
 from quintet_client.errors import UnavailableError, error_of_failure, error_of_rpc
-from quintet_client.session import OnResult, Session
+from quintet_client.session import Session
+from quintet_client.verbs import OnResult
 
 PATIENCE_S = 10.0
 """Seconds that an operation waits for a core that is away, before it is sent."""

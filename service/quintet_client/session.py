@@ -24,19 +24,8 @@ from collections.abc import Callable, Sequence
 
 from google.protobuf.message import Message
 from quintet.v1.queue_service_pb2 import (
-    AcknowledgeRequest,
-    CountRequest,
-    CreateQueueRequest,
-    DeleteQueueRequest,
-    DeleteRequest,
     DequeueRequest,
     EnqueueRequest,
-    ExtendRequest,
-    GetJobRequest,
-    GetQueueRequest,
-    ListQueuesRequest,
-    PeekRequest,
-    ReleaseRequest,
 )
 from quintet.v1.reason_pb2 import REASON_LIMIT_EXCEEDED, REASON_TOO_MANY_IN_FLIGHT, REASON_UNAVAILABLE, Reason
 from quintet.v1.session_service_pb2 import (
@@ -44,7 +33,6 @@ from quintet.v1.session_service_pb2 import (
     CloseOwner,
     Failure,
     Heartbeat,
-    KeepLeases,
     SessionClosing,
     SessionOpened,
     SessionResult,
@@ -52,11 +40,11 @@ from quintet.v1.session_service_pb2 import (
 
 from quintet_client.credentials import ANONYMOUS, MESSAGE_BYTES_MAX, Credentials
 from quintet_client.errors import AccessError, QuintetError, UnavailableError, error_of_failure
+from quintet_client.heartbeats import Heartbeats
 from quintet_client.link import Link
 from quintet_client.outbox import Outbox
 from quintet_client.session_life import SessionLife
-
-OnResult = Callable[[SessionResult], None]
+from quintet_client.verbs import OnResult, Verbs
 
 IN_FLIGHT_DEFAULT = 4096
 BACKLOG_OPERATIONS_MAX = 65_536
@@ -84,7 +72,7 @@ class Observer:
         """The session lapsed."""
 
 
-class Session:
+class Session(Verbs):
     """One session with a core, reconnecting by itself. Make it with `await Session.connect(target)`."""
 
     def __init__(
@@ -119,7 +107,7 @@ class Session:
         self._ready = asyncio.Event()
         self._last_error: QuintetError = UnavailableError("not connected yet")
         self._owners_to_close: set[int] = set()
-        self._heartbeat_timer: asyncio.TimerHandle | None = None
+        self._heartbeats = Heartbeats(self._life, self._heartbeat, self._close_left_owners)
         self._hold_timer: asyncio.TimerHandle | None = None
         self._on_leases_lost: list[Callable[[], None]] = []
         self._on_connected: list[Callable[[], None]] = []
@@ -178,7 +166,7 @@ class Session:
         What is not answered within five seconds is UNAVAILABLE. `on_leases_lost` does not fire.
         """
         self._closed = True
-        self._stop_heartbeat()
+        self._heartbeats.stop()
         await self._link.close()
         self._life.end()
         self._ready.set()
@@ -260,58 +248,6 @@ class Session:
         """`dequeue`. With a wait it does not count as in flight; see the module on streams that break."""
         return self._submit(owner, request, on_result, "dequeue")
 
-    def submit_acknowledge(self, owner: int, request: AcknowledgeRequest, on_result: OnResult) -> int:
-        """`acknowledge`."""
-        return self._submit(owner, request, on_result, "acknowledge")
-
-    def submit_release(self, owner: int, request: ReleaseRequest, on_result: OnResult) -> int:
-        """`release`."""
-        return self._submit(owner, request, on_result, "release")
-
-    def submit_extend(self, owner: int, request: ExtendRequest, on_result: OnResult) -> int:
-        """`extend`."""
-        return self._submit(owner, request, on_result, "extend")
-
-    def submit_delete(self, owner: int, request: DeleteRequest, on_result: OnResult) -> int:
-        """`delete`."""
-        return self._submit(owner, request, on_result, "delete")
-
-    def submit_peek(self, owner: int, request: PeekRequest, on_result: OnResult) -> int:
-        """`peek`."""
-        return self._submit(owner, request, on_result, "peek")
-
-    def submit_get_job(self, owner: int, request: GetJobRequest, on_result: OnResult) -> int:
-        """`get_job`."""
-        return self._submit(owner, request, on_result, "get_job")
-
-    def submit_count(self, owner: int, request: CountRequest, on_result: OnResult) -> int:
-        """`count`."""
-        return self._submit(owner, request, on_result, "count")
-
-    def submit_create_queue(self, owner: int, request: CreateQueueRequest, on_result: OnResult) -> int:
-        """`create_queue`."""
-        return self._submit(owner, request, on_result, "create_queue")
-
-    def submit_delete_queue(self, owner: int, request: DeleteQueueRequest, on_result: OnResult) -> int:
-        """`delete_queue`."""
-        return self._submit(owner, request, on_result, "delete_queue")
-
-    def submit_get_queue(self, owner: int, request: GetQueueRequest, on_result: OnResult) -> int:
-        """`get_queue`."""
-        return self._submit(owner, request, on_result, "get_queue")
-
-    def submit_list_queues(self, owner: int, request: ListQueuesRequest, on_result: OnResult) -> int:
-        """`list_queues`."""
-        return self._submit(owner, request, on_result, "list_queues")
-
-    def submit_keep_leases(self, owner: int, request: KeepLeases, on_result: OnResult) -> int:
-        """`keep_leases`: releases what the owner holds beyond `request.ids`.
-
-        For an owner whose dequeue under an owner lease is in doubt; to be submitted when the session is connected
-        again and the owner has no dequeue under way.
-        """
-        return self._submit(owner, request, on_result, "keep_leases")
-
     def cancel_wait(self, owner: int, sequence: int) -> None:
         """Ends a parked dequeue. Its own `on_result` then comes: CANCELLED, or the job that it took."""
         if sequence in self._parked or self._backlog:
@@ -391,7 +327,7 @@ class Session:
             self._hold_timer = None
         self._ready.set()
         self._observer.session_opened(opened.resumed)
-        self._start_heartbeats()
+        self._heartbeats.start()
         self._close_left_owners()
         self._drain_backlog()
         self._call_all(self._on_connected)
@@ -400,7 +336,7 @@ class Session:
         """The link's: the core is about to end the stream. What is submitted now waits for the next one."""
         self._sending, self._holding = False, True
         self._ready.clear()
-        self._stop_heartbeat()
+        self._heartbeats.stop()
         _log.info("the core ends the stream: %s", closing.message)
 
     def stream_broken(self, error: QuintetError) -> None:
@@ -411,7 +347,7 @@ class Session:
             self._ready.set()  # Waiting does not mend it: those who wait are told.
         else:
             self._ready.clear()
-        self._stop_heartbeat()
+        self._heartbeats.stop()
         self._observer.session_broken(error)
         in_doubt = self._pending | self._parked
         self._pending, self._parked = {}, {}
@@ -433,37 +369,13 @@ class Session:
         self._call_all(self._on_leases_lost)
         self._link.break_stream()
 
-    # Heartbeats.
+    # The session's own operations.
 
-    def _start_heartbeats(self) -> None:
-        self._stop_heartbeat()
-        self._heartbeat_timer = self._loop.call_later(self._life.heartbeat_interval_s, self._send_heartbeat)
-
-    def _stop_heartbeat(self) -> None:
-        if self._heartbeat_timer is not None:
-            self._heartbeat_timer.cancel()
-            self._heartbeat_timer = None
-
-    def _send_heartbeat(self) -> None:
-        sent_at = self._loop.time()
+    def _heartbeat(self, on_result: OnResult) -> None:
+        # Past the backlog: a heartbeat must not wait for what it keeps alive.
         sequence = next(self._sequences)
-        self._pending[sequence] = lambda result: self._heartbeat_answered(sent_at, result)
-        # Past the backlog: it must not wait for what it keeps alive.
+        self._pending[sequence] = on_result
         self._outbox.add(sequence, _SESSION_OWNER, "heartbeat", Heartbeat())
-        self._start_heartbeats()
-
-    def _heartbeat_answered(self, sent_at: float, result: SessionResult) -> None:
-        if not result.HasField("failure"):
-            self._life.renew(sent_at)
-            self._close_left_owners()
-            return
-        error = error_of_failure(result.failure)
-        if not error.retryable:
-            self._life.lapse()
-        elif self._sending:
-            # The core cannot reach its store: ask again well before the session's time is up.
-            self._stop_heartbeat()
-            self._heartbeat_timer = self._loop.call_later(self._life.heartbeat_interval_s / 4, self._send_heartbeat)
 
     def _close_left_owners(self) -> None:
         owners, self._owners_to_close = self._owners_to_close, set()
