@@ -1,0 +1,150 @@
+"""The core's metrics, declared once; and the counting on the hot path.
+
+An operation costs one addition in a dictionary here; the sums go to prometheus-client when it is asked for them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, Gauge, Histogram
+from prometheus_client.metrics_core import Metric
+from quintet_kit.metrics import SECONDS_BUCKETS, Counting, Family, Gauging, MetricSet, Observing
+
+from quintet_core.domain.errors import Reason, Refusal
+from quintet_core.domain.verbs import ADMIN_VERBS, EVENT_VERBS, QUEUE_VERBS, SESSION_VERBS
+
+VERBS = (*QUEUE_VERBS, *EVENT_VERBS, *ADMIN_VERBS, *SESSION_VERBS)
+OK = "ok"
+OUTCOMES = (OK, *(reason.name.lower() for reason in Reason))
+ROUND_TRIP_BUCKETS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+BATCH_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
+DUTIES = ("due", "lapse", "heartbeat", "review", "sweep", "trim", "letters")
+
+
+class CoreMetrics(MetricSet):
+    """The core."""
+
+    operations = Counting(
+        "quintet_core_operations_total", "Operations answered, on sessions and calls.", verb=VERBS, outcome=OUTCOMES
+    )
+    call_seconds = Observing(
+        "quintet_core_call_seconds",
+        "Unary calls, from their arrival to their answer; of a dequeue, its wait included.",
+        SECONDS_BUCKETS,
+        verb=(*QUEUE_VERBS, *EVENT_VERBS[:-1], *ADMIN_VERBS),
+    )
+    redis_round_trip_seconds = Observing(
+        "quintet_core_redis_round_trip_seconds",
+        "From a batch's sending to its last answer; every change in it is on disk then.",
+        ROUND_TRIP_BUCKETS,
+    )
+    batch_operations = Observing("quintet_core_batch_operations", "Operations of a batch.", BATCH_BUCKETS)
+    batch_calls = Observing("quintet_core_batch_calls", "Function calls of a batch.", BATCH_BUCKETS)
+    queued = Gauging("quintet_core_queued_operations", "Operations that wait for the next batch.")
+    sessions = Gauging("quintet_core_sessions", "Sessions with a stream here.")
+    owners = Gauging("quintet_core_owners", "Owners of these sessions.")
+    parked = Gauging("quintet_core_parked_dequeues", "Dequeues that wait for a job here.")
+    ready = Gauging("quintet_core_ready", "1 when work may be sent here.")
+    redis_connected = Gauging("quintet_core_redis_connected", "1 when operations can flow to Redis.")
+    redis_connects = Gauging("quintet_core_redis_connects", "Times that a connection to Redis was made ready.")
+    wake_connected = Gauging("quintet_core_wake_connected", "1 when wake-ups of other cores are heard.")
+    durable = Gauging("quintet_core_durable", "1 when Redis writes every change to disk before it answers.")
+    duty_failures = Counting("quintet_core_duty_failures_total", "Duties that Redis refused.", duty=DUTIES)
+    events_dropped = Counting(
+        "quintet_core_events_dropped_total", "Times that the cap cut events that a consumer still wanted."
+    )
+    dead_lettered = Counting("quintet_core_dead_lettered_total", "Jobs moved to their dead-letter queue.")
+
+
+class BulkHistogram:
+    """Observations gathered as plain numbers, handed over in bulk."""
+
+    __slots__ = ("_bounds", "_child", "_counts", "_sum")
+
+    def __init__(self, child: Histogram, bounds: tuple[float, ...]) -> None:
+        self._child = child
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def add(self, value: float) -> None:
+        """One observation."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def flush(self) -> None:
+        """Hand over what was gathered. prometheus-client observes one value at a time; these are its own counters."""
+        counts, self._counts = self._counts, [0] * len(self._counts)
+        total, self._sum = self._sum, 0.0
+        for bucket, count in zip(self._child._buckets, counts, strict=True):
+            if count:
+                bucket.inc(count)
+        self._child._sum.inc(total)
+
+
+class Recorder:
+    """Counts on the hot path. `flush` before anyone looks."""
+
+    def __init__(self, metrics: CoreMetrics) -> None:
+        self._metrics = metrics
+        self._done: Tally[str] = Tally()
+        self._refused: Tally[tuple[str, Reason]] = Tally()
+        self._calls = {
+            verb: BulkHistogram(metrics.call_seconds.at(verb), SECONDS_BUCKETS)
+            for verb in CoreMetrics.call_seconds.labels["verb"]
+        }
+        self._round_trip = BulkHistogram(metrics.redis_round_trip_seconds.at(), ROUND_TRIP_BUCKETS)
+        self._operations = BulkHistogram(metrics.batch_operations.at(), BATCH_BUCKETS)
+        self._batch_calls = BulkHistogram(metrics.batch_calls.at(), BATCH_BUCKETS)
+
+    def answered(self, verb: str, outcome: object) -> None:
+        """An operation was answered, with an outcome or a Refusal."""
+        if isinstance(outcome, Refusal):
+            self._refused[verb, outcome.reason] += 1
+        else:
+            self._done[verb] += 1
+
+    def called(self, verb: str, outcome: object, seconds: float) -> None:
+        """A unary call was answered."""
+        self.answered(verb, outcome)
+        self._calls[verb].add(seconds)
+
+    def on_batch(self, operations: int, calls: int, seconds: float) -> None:
+        """As storage.pipeline.Observer."""
+        self._round_trip.add(seconds)
+        self._operations.add(operations)
+        self._batch_calls.add(calls)
+
+    def flush(self) -> None:
+        """Hand everything over to prometheus-client."""
+        done, self._done = self._done, Tally()
+        refused, self._refused = self._refused, Tally()
+        family = self._metrics.operations
+        for verb, count in done.items():
+            family.at(verb, OK).inc(count)
+        for (verb, reason), count in refused.items():
+            family.at(verb, reason.name.lower()).inc(count)
+        for histogram in (*self._calls.values(), self._round_trip, self._operations, self._batch_calls):
+            histogram.flush()
+
+
+class FlushingRegistry(CollectorRegistry):
+    """A registry that gathers what lies about before it is read."""
+
+    def __init__(self) -> None:
+        super().__init__(auto_describe=True)
+        self.before: list[Callable[[], None]] = []
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics, as they are now."""
+        for step in self.before:
+            step()
+        yield from super().collect()
+
+
+def read_at_scrape(family: Family[Gauge], read: Callable[[], float]) -> None:
+    """Let a gauge without labels be read when it is asked for."""
+    family.at().set_function(read)

@@ -1,0 +1,137 @@
+"""What the core can be told, all of it, from the environment."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
+from quintet_kit.settings import Milliseconds, Port, ProcessSettings
+
+from quintet_core.domain.limits import Limits
+
+_SOCKET_PATH_BYTES_MAX = 107
+_SCHEMES = ("redis://", "rediss://", "unix://")
+
+
+def _checked_url(url: str) -> str:
+    if not url.startswith(_SCHEMES):
+        raise ValueError("must be a URL that begins with redis://, rediss:// or unix://")
+    return url
+
+
+def _readable(path: Path) -> Path:
+    if not (path.is_file() and os.access(path, os.R_OK)):
+        raise ValueError("must be a readable file")
+    return path
+
+
+RedisUrl = Annotated[str, AfterValidator(_checked_url)]
+ReadableFile = Annotated[Path, AfterValidator(_readable)]
+
+
+class CoreSettings(ProcessSettings):
+    """The core, `python -m quintet_core`."""
+
+    redis_url: RedisUrl = Field(
+        "redis://127.0.0.1:6379/0",
+        description="The Redis that holds all state: redis://, rediss:// (TLS) or unix:///path?db=0.",
+    )
+    redis_password: SecretStr = Field(SecretStr(""), description="Password for Redis, in place of one in the URL.")
+    redis_username: str = Field("", description="ACL user for Redis, in place of one in the URL.")
+    redis_ca_file: ReadableFile | None = Field(
+        None, description="PEM file of who may have signed Redis's certificate; the system's list when not given."
+    )
+    redis_cert_file: ReadableFile | None = Field(None, description="PEM certificate shown to Redis.")
+    redis_key_file: ReadableFile | None = Field(None, description="PEM key of that certificate.")
+    redis_timeout_ms: int = Field(
+        5000, ge=100, le=60_000, description="Silence of Redis after which its connection is given up."
+    )
+    partitions: int = Field(
+        16, ge=1, le=1024, description="Parts that all state is split into. Fixed at the first start on a Redis."
+    )
+
+    core_socket: Path | None = Field(
+        None, description="Unix socket to listen on. Whoever can open the file may do everything."
+    )
+    core_socket_mode: Literal["0600", "0660", "0666"] = Field("0600", description="Mode of that file.")
+    core_tcp: bool = Field(True, description="Listen on TCP as well; 0 needs QUINTET_CORE_SOCKET.")
+    core_host: str = Field("127.0.0.1", description="Address of the TCP listener.")
+    core_port: Port = Field(50051, description="Port of the TCP listener.")
+    tls_cert_file: ReadableFile | None = Field(None, description="PEM certificate (chain) of the TCP listener.")
+    tls_key_file: ReadableFile | None = Field(None, description="PEM key of that certificate.")
+    tls_client_ca_file: ReadableFile | None = Field(
+        None, description="PEM file of who signs clients' certificates; with it clients must show one."
+    )
+    tokens_file: ReadableFile | None = Field(
+        None,
+        description="TOML file of bearer tokens with namespaces and verbs, asked for on TCP; read anew on change.",
+    )
+
+    session_ttl_ms: int = Field(
+        10_000, ge=500, le=3_600_000, description="How long a session and its leases outlive its last heartbeat."
+    )
+    session_in_flight_max: int = Field(
+        10_000, ge=1, le=100_000, description="Operations in flight on a session, beyond which it is not read."
+    )
+    payload_bytes_max: int = Field(4 * 1024 * 1024, ge=0, le=32 * 1024 * 1024, description="Largest payload of a job.")
+    batch_jobs_max: int = Field(100, ge=1, le=1000, description="Most jobs in one enqueue or dequeue.")
+    batch_bytes_max: int = Field(
+        8 * 1024 * 1024, ge=1, le=48 * 1024 * 1024, description="Most payload bytes in one enqueue of several jobs."
+    )
+    queues_per_dequeue_max: int = Field(1000, ge=1, le=10_000, description="Most queues that one dequeue names.")
+    wait_ms_max: int = Field(
+        2**32 - 1, ge=0, le=2**32 - 1, description="Longest wait that a dequeue may ask for, other than without end."
+    )
+    events_tail: int = Field(
+        1000, ge=0, le=10_000_000, description="Events that each partition keeps when no consumer needs them."
+    )
+    events_cap: int = Field(
+        1_000_000, ge=1000, le=1_000_000_000, description="Events that each partition keeps at most, needed or not."
+    )
+
+    allow_weak_durability: bool = Field(
+        False, description="Serve although Redis does not write every change to disk before it answers."
+    )
+    metrics_port: Port = Field(9100, description="Port of /metrics, /healthz and /readyz.")
+    drain_grace_ms: Milliseconds = Field(
+        15_000, description="How long what is in flight may take to finish when the core stops."
+    )
+
+    @field_validator("core_socket")
+    @classmethod
+    def _check_socket(cls, path: Path | None) -> Path | None:
+        if path is not None and len(os.fsencode(path.absolute())) > _SOCKET_PATH_BYTES_MAX:
+            raise ValueError(f"must be a path of at most {_SOCKET_PATH_BYTES_MAX} bytes")
+        return path.absolute() if path is not None else None
+
+    @field_validator("core_tcp")
+    @classmethod
+    def _check_listener(cls, tcp: bool, info: ValidationInfo) -> bool:
+        if not tcp and info.data.get("core_socket") is None:
+            raise ValueError("must be 1 where QUINTET_CORE_SOCKET is not set, or nobody could reach the core")
+        return tcp
+
+    @model_validator(mode="after")
+    def _check_pairs(self) -> Self:
+        for one, other in (
+            ("tls_cert_file", "tls_key_file"),
+            ("redis_cert_file", "redis_key_file"),
+        ):
+            if (getattr(self, one) is None) != (getattr(self, other) is None):
+                raise ValueError(f"QUINTET_{one.upper()} and QUINTET_{other.upper()} must be set together")
+        if self.tls_client_ca_file is not None and self.tls_cert_file is None:
+            raise ValueError("QUINTET_TLS_CLIENT_CA_FILE needs QUINTET_TLS_CERT_FILE")
+        return self
+
+    @property
+    def limits(self) -> Limits:
+        """The bounds of requests."""
+        return Limits(
+            self.payload_bytes_max,
+            self.batch_jobs_max,
+            self.batch_bytes_max,
+            self.queues_per_dequeue_max,
+            self.wait_ms_max,
+        )
