@@ -20,31 +20,34 @@ TARGET = "127.0.0.1:50051"
 
 Body = Callable[..., Awaitable[int | None]]
 
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
     click.option(
         "--target",
         default=TARGET,
         show_default=True,
-        envvar="QUINTET_TARGET",
+        envvar=("QUINTET_TARGET", "QUINTET_CORE_TARGET"),
         show_envvar=True,
         help="The core: host:port, or unix:/path/to/socket.",
     ),
     click.option("--namespace", default="default", show_default=True, envvar="QUINTET_NAMESPACE", show_envvar=True),
     click.option(
         "--token-file",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        envvar="QUINTET_TOKEN_FILE",
+        type=_FILE,
+        envvar=("QUINTET_TOKEN_FILE", "QUINTET_CORE_TOKEN_PATH"),
         show_envvar=True,
         help="File that holds the bearer token.",
     ),
     click.option(
         "--ca-file",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        envvar="QUINTET_CA_FILE",
+        type=_FILE,
+        envvar=("QUINTET_CA_FILE", "QUINTET_CORE_CA_FILE"),
         show_envvar=True,
         help="Certificates (PEM) to trust; turns TLS on.",
     ),
     click.option("--tls", is_flag=True, help="Use TLS, trusting the system's certificates."),
+    click.option("--cert-file", type=_FILE, envvar="QUINTET_CORE_CERT_FILE", help="Certificate (PEM), for mutual TLS."),
+    click.option("--key-file", type=_FILE, envvar="QUINTET_CORE_KEY_FILE", help="The key of that certificate."),
     click.option(
         "--patience",
         type=click.FloatRange(min=0.1),
@@ -70,12 +73,18 @@ def connected(body: Body) -> Callable[..., None]:
         token_file: Path | None,
         ca_file: Path | None,
         tls: bool,
+        cert_file: Path | None,
+        key_file: Path | None,
         patience: float,
         as_json: bool,
         **options: Any,
     ) -> None:
         credentials = Credentials(
-            root_certificates=ca_file.read_bytes() if ca_file else None, tls=tls, token_path=token_file
+            root_certificates=_content(ca_file),
+            certificate_chain=_content(cert_file),
+            private_key=_content(key_file),
+            tls=tls,
+            token_path=token_file,
         )
         client = Client(
             target, namespace=namespace, credentials=credentials, name="quintet command line", patience_s=patience
@@ -85,6 +94,10 @@ def connected(body: Body) -> Callable[..., None]:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
+
+
+def _content(path: Path | None) -> bytes | None:
+    return path.read_bytes() if path is not None else None
 
 
 def _run(body: Body, client: Client, output: Output, options: dict[str, Any]) -> int:

@@ -24,16 +24,3 @@ class Duration(click.ParamType[int]):
             self.fail(f"{value!r} is not a duration such as 500ms, 30s, 5m, 2h or 1d", param, ctx)
         number, unit = match.groups()
         return round(float(number) * _UNIT_MS[unit or "s"])
-
-
-def shown(duration_ms: int) -> str:
-    """`duration_ms` for people: "12ms", "3.4s", "5m00s", "2h05m", "3d04h"."""
-    if duration_ms < 1000:
-        return f"{duration_ms}ms"
-    seconds = duration_ms / 1000
-    if seconds < 60:
-        return f"{seconds:.1f}s"
-    minutes, hours, days = int(seconds) // 60, int(seconds) // 3600, int(seconds) // 86400
-    if not hours:
-        return f"{minutes}m{int(seconds) % 60:02}s"
-    return f"{days}d{hours % 24:02}h" if days else f"{hours}h{minutes % 60:02}m"

@@ -1,0 +1,36 @@
+"""Redis and one core as real processes, shared by the tests of a module; each test takes a queue of its own."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.stack import CorePart, RedisPart
+
+
+@pytest.fixture(scope="module")
+def core() -> Iterator[CorePart]:
+    """A running core on an empty Redis."""
+    # Short-named: the path of a unix socket may have 107 bytes.
+    folder = Path(tempfile.mkdtemp(prefix="quintet-"))
+    redis = RedisPart(folder)
+    core = CorePart(folder, redis)
+    try:
+        redis.start()
+        core.start()
+        yield core
+    finally:
+        core.kill9()
+        redis.kill9()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def queue() -> str:
+    """A queue name that no other test has."""
+    return f"queue-{uuid.uuid4().hex[:8]}"
