@@ -104,6 +104,11 @@ def child_environment(overrides: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, **overrides}
 
 
+def set_default_variable(name: str, value: str) -> None:
+    """Set an environment variable that another library reads, unless whoever started the process has set it."""
+    os.environ.setdefault(name, value)
+
+
 def variable_of(field_name: str) -> str:
     """`redis_url` -> `QUINTET_REDIS_URL`."""
     return PREFIX + field_name.upper()

@@ -1,0 +1,215 @@
+"""The core put together: every part made once, in the order in which one stands on the other."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any
+
+from quintet_core.domain.errors import Reason, refusal
+from quintet_core.maintenance import due, events, letters, sessions, sweep
+from quintet_core.maintenance.rounds import Duty, Rounds
+from quintet_core.metrics import CoreMetrics, FlushingRegistry, Recorder, read_at_scrape
+from quintet_core.operations.bulk import BulkOperations
+from quintet_core.operations.queues import QueueOperations
+from quintet_core.rpc.admin import AdminServicer, Standing
+from quintet_core.rpc.door import Door
+from quintet_core.rpc.events import EventServicer
+from quintet_core.rpc.queues import QueueServicer
+from quintet_core.rpc.server import Health, Servers, Servicers
+from quintet_core.rpc.session import SessionServicer
+from quintet_core.settings import CoreSettings
+from quintet_core.storage.connection import RedisConnection, RedisTerms, tls_context
+from quintet_core.storage.fan_out import FanOut
+from quintet_core.storage.link import Address
+from quintet_core.storage.pipeline import Pipeline
+from quintet_core.storage.redis_store import RedisStore
+from quintet_core.storage.wakes import WakeSubscriber
+from quintet_core.waiting.dequeues import Dequeues
+from quintet_core.waiting.sessions import HEARTBEATS_PER_TTL, Sessions
+
+REVIEW_PERIOD_S = 1.0
+
+
+def redis_terms(settings: CoreSettings) -> RedisTerms:
+    """What the settings say of Redis. Raises OSError or ssl.SSLError for TLS files that cannot be used."""
+    address = Address.parse(settings.redis_url)
+    if password := settings.redis_password.get_secret_value():
+        address = replace(address, password=password)
+    if settings.redis_username:
+        address = replace(address, username=settings.redis_username)
+    tls = None
+    if address.tls:
+        files = (settings.redis_ca_file, settings.redis_cert_file, settings.redis_key_file)
+        tls = tls_context(*(str(path or "") for path in files))
+    return RedisTerms(
+        address, settings.partitions, settings.redis_timeout_ms / 1000, settings.allow_weak_durability, tls
+    )
+
+
+class Core:
+    """All parts of one core. Made inside the event loop; nothing runs before `start`."""
+
+    def __init__(self, settings: CoreSettings, terms: RedisTerms) -> None:
+        self._settings = settings
+        self.replica = secrets.token_bytes(8)
+        self.draining = asyncio.Event()
+        self._tasks: set[asyncio.Future[Any]] = set()
+
+        self.observers = FanOut()
+        self.pipeline = Pipeline(self.replica, self.observers, terms.reply_timeout_s)
+        self.connection = RedisConnection(terms, self.pipeline)
+        self.store = RedisStore(self.pipeline, settings.partitions)
+        self.dequeues = Dequeues(self.store, settings.limits)
+        self.sessions = Sessions(self.store, settings.session_ttl_ms, lambda: self.connection.signing_key)
+        self.wakes = WakeSubscriber(terms, self.replica, self.dequeues.on_woken, self.dequeues.review_all)
+        self.registry = FlushingRegistry()
+        self.metrics = CoreMetrics(self.registry)
+        self.recorder = Recorder(self.metrics)
+        self.timers = due.DueTimers(self.store)
+        self.rounds = Rounds(self._duties(), lambda: self.connection.ready, self._count_failure)
+        self.health = Health()
+        self.session_servicer, self.servers = self._doors()
+        self._connect_parts()
+        self._show_gauges()
+
+    @property
+    def ready(self) -> bool:
+        """Whether work may be sent here."""
+        return self.connection.ready and not self.draining.is_set()
+
+    def readiness(self) -> tuple[bool, str]:
+        """The same, and why."""
+        return self.ready, "draining" if self.draining.is_set() else self.connection.standing
+
+    # --- life
+
+    def start(self) -> None:
+        """Begin to connect and to do duties."""
+        self.connection.start()
+        self.wakes.start()
+        self.rounds.start()
+
+    async def wait_ready(self) -> None:
+        """Return when work may be sent here for the first time."""
+        attached = asyncio.Event()
+        self.connection.attached.append(attached.set)
+        if not self.connection.ready:
+            await attached.wait()
+        self.connection.attached.remove(attached.set)
+
+    def set_not_ready(self) -> None:
+        """Tell everybody who asks to send work elsewhere."""
+        self.draining.set()
+        self._background(self.health.show(ready=False))
+
+    async def stop_accepting(self) -> None:
+        """Refuse what is new, end what only waits, and tell sessions to go elsewhere."""
+        self.dequeues.close(refusal(Reason.DRAINING))
+        grace_s = self._settings.drain_grace_ms / 1000
+        self._background(self.session_servicer.drain(grace_s))
+        self._background(self.servers.stop(grace_s))
+        await asyncio.sleep(0)
+
+    async def finish(self) -> None:
+        """Return when nothing is in flight any more."""
+        await asyncio.gather(*self._tasks)
+
+    async def close(self) -> None:
+        """Stop everything."""
+        await self.servers.stop(0)
+        for task in self._tasks:
+            task.cancel()
+        await self.rounds.close()
+        await self.timers.close()
+        await self.wakes.close()
+        await self.connection.close()
+
+    # --- parts
+
+    def _duties(self) -> list[Duty]:
+        settings, store = self._settings, self.store
+        trim = events.EventTrim(store, settings.events_tail, settings.events_cap, self.metrics.events_dropped.at().inc)
+        return [
+            Duty("due", due.PERIOD_S, self.timers.ask_all),
+            Duty("lapse", sessions.PERIOD_S, sessions.LapsedSessions(store).release),
+            Duty("heartbeat", settings.session_ttl_ms / 1000 / HEARTBEATS_PER_TTL, self.sessions.heartbeat_all),
+            Duty("review", REVIEW_PERIOD_S, self._review),
+            Duty("trim", events.PERIOD_S, trim.trim),
+            Duty("letters", letters.PERIOD_S, letters.DeadLetters(store, self.metrics.dead_lettered.at().inc).move),
+            Duty("sweep", sweep.PERIOD_S, sweep.Sweep(store).sweep),
+        ]
+
+    async def _review(self) -> None:
+        self.dequeues.review_some(REVIEW_PERIOD_S)
+
+    def _doors(self) -> tuple[SessionServicer, Servers]:
+        operations, bulk = QueueOperations(self.store, self._settings.limits), BulkOperations(self.store)
+        door = Door(self.recorder.called)
+        session_servicer = SessionServicer(
+            operations,
+            bulk,
+            self.dequeues,
+            self.sessions,
+            self._settings.session_in_flight_max,
+            self.recorder.answered,
+        )
+        servicers = Servicers(
+            queues=QueueServicer(operations, bulk, self.dequeues, door),
+            sessions=session_servicer,
+            events=EventServicer(self.store, door, self.draining),
+            admin=AdminServicer(self._standing(), door),
+            health=self.health.servicer,
+        )
+        return session_servicer, Servers(servicers)
+
+    def _standing(self) -> Standing:
+        return Standing(
+            version=version("quintet"),
+            partitions=self._settings.partitions,
+            replica=self.replica.hex(),
+            started_at_ms=time.time_ns() // 1_000_000,
+            connection=self.connection,
+            sessions=self.sessions,
+            dequeues=self.dequeues,
+            is_ready=lambda: self.ready,
+            is_draining=self.draining.is_set,
+        )
+
+    def _connect_parts(self) -> None:
+        self.observers.batches.append(self.recorder.on_batch)
+        self.observers.clocks.append(self.timers.on_clock)
+        self.observers.wakes.append(self.dequeues.on_woken)
+        self.connection.attached += [self._show_health, self.dequeues.review_all, self._ask_due]
+        self.connection.lost.append(self._show_health)
+        self.registry.before.append(self.recorder.flush)
+
+    def _show_health(self) -> None:
+        self._background(self.health.show(self.ready))
+
+    def _ask_due(self) -> None:
+        self._background(self.timers.ask_all())
+
+    def _count_failure(self, duty: str) -> None:
+        self.metrics.duty_failures.at(duty).inc()
+
+    def _show_gauges(self) -> None:
+        metrics, connection = self.metrics, self.connection
+        read_at_scrape(metrics.queued, lambda: self.pipeline.queued)
+        read_at_scrape(metrics.sessions, lambda: self.sessions.attached)
+        read_at_scrape(metrics.owners, lambda: self.sessions.owners)
+        read_at_scrape(metrics.parked, lambda: self.dequeues.parked)
+        read_at_scrape(metrics.ready, lambda: self.ready)
+        read_at_scrape(metrics.redis_connected, lambda: connection.ready)
+        read_at_scrape(metrics.redis_connects, lambda: connection.connects)
+        read_at_scrape(metrics.wake_connected, lambda: self.wakes.connected)
+        read_at_scrape(metrics.durable, lambda: connection.durability is not None and connection.durability.durable)
+
+    def _background(self, work: Awaitable[Any]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
