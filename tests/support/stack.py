@@ -27,6 +27,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+import grpc
+from quintet.v1.queue_pb2 import QueueCounts
+from quintet.v1.queue_service_pb2 import CountRequest
+from quintet.v1.queue_service_pb2_grpc import QueueServiceStub
+
 READY_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 30.0
 _POLL_SECONDS = 0.01
@@ -305,6 +310,11 @@ class Stack:
         for part in reversed(self.parts):
             part.kill9()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def counts(self, queue: str) -> QueueCounts:
+        """How many jobs of a queue are in which state, as the core says."""
+        with grpc.insecure_channel(self.core.target) as channel:
+            return QueueServiceStub(channel).Count(CountRequest(queue=queue)).counts
 
     def logs(self) -> str:
         """What every part wrote, for the report of a failed test."""
