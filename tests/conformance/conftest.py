@@ -10,13 +10,18 @@ import pytest
 from tests.support.clients import JobCentreClient, TextClient
 from tests.support.stack import Stack, stack_for_tests
 
+SESSION_TTL_MS = 2000
 _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
 def stack() -> Iterator[Stack]:
     """Redis, core and adapters. Tests that kill or freeze a part start one of their own."""
-    yield from stack_for_tests(QUINTET_READ_TIMEOUT_MS="1000", QUINTET_COMMAND_TIMEOUT_MS="3000")
+    yield from stack_for_tests(
+        QUINTET_READ_TIMEOUT_MS="1000",
+        QUINTET_COMMAND_TIMEOUT_MS="3000",
+        QUINTET_SESSION_TTL_MS=str(SESSION_TTL_MS),
+    )
 
 
 @pytest.fixture
