@@ -176,7 +176,7 @@ class RedisStore:
             terms.lease_ms,
             terms.session,
             terms.owner,
-            terms.placement_on_close,
+            int(terms.placement_on_close),
             b"1" if allow_missing else b"0",
             b"1" if await_jobs else b"0",
             bound[:16],
@@ -270,7 +270,7 @@ class RedisStore:
         rest: tuple[Argument, ...] = (
             _token(token),
             b"" if delay_ms is None else delay_ms,
-            placement,
+            int(placement),
             failure_reason,
             b"1" if undo_attempt else b"0",
         )
@@ -376,7 +376,7 @@ class RedisStore:
         order: Ordered | None = None,
     ) -> None:
         """`duration_ms` 0: until resumed. Refusal: QUEUE_NOT_FOUND."""
-        rest = (direction, duration_ms)
+        rest = (int(direction), duration_ms)
         self._of_queue("pause", namespace, queue, rest, records.unpack_queue, done, order)
 
     def resume(self, namespace: str, queue: str, done: Done[Queue], order: Ordered | None = None) -> None:
