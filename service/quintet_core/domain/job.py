@@ -71,3 +71,16 @@ class Job:
     deduplication_key: str
     attributes: dict[str, str]
     payload_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTerms:
+    """Terms of a dequeue. `session` and `owner` of 8 bytes each make an owner lease, else `lease_ms` counts (0: the
+    job's, then the queue's). `session_ttl_ms` is how long a session lives that is new in the partition."""
+
+    lease_ms: int = 0
+    session: bytes = b""
+    owner: bytes = b""
+    placement_on_close: int = 1
+    worker: str = ""
+    session_ttl_ms: int = 0

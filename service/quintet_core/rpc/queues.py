@@ -10,14 +10,13 @@ from quintet.v1 import queue_service_pb2 as pb
 from quintet.v1 import queue_service_pb2_grpc
 
 from quintet_core.domain.errors import Refusal, broken
-from quintet_core.domain.job import JobState
+from quintet_core.domain.job import JobState, LeaseTerms
 from quintet_core.domain.outcomes import Dequeued, Done
 from quintet_core.domain.queue import PauseDirection
 from quintet_core.operations.bulk import BulkOperations
 from quintet_core.operations.queues import QueueOperations
 from quintet_core.rpc import convert
 from quintet_core.rpc.door import Context, Door
-from quintet_core.storage.redis_store import LeaseTerms
 from quintet_core.waiting.dequeues import Dequeue, Dequeues
 
 # Each method's name is the API's.

@@ -17,7 +17,7 @@ from quintet.v1 import session_service_pb2 as pb
 from quintet.v1 import session_service_pb2_grpc
 
 from quintet_core.domain.errors import CallerError, Reason, Refusal, refusal
-from quintet_core.domain.job import JobState
+from quintet_core.domain.job import JobState, LeaseTerms
 from quintet_core.domain.outcomes import Dequeued, Done
 from quintet_core.operations import bounds
 from quintet_core.operations.bulk import BulkOperations
@@ -25,7 +25,6 @@ from quintet_core.operations.queues import QueueOperations
 from quintet_core.rpc import convert
 from quintet_core.rpc.access import Access, current_access
 from quintet_core.rpc.status import abort, failure
-from quintet_core.storage.redis_store import LeaseTerms
 from quintet_core.waiting.dequeues import Dequeue, Dequeues
 from quintet_core.waiting.sessions import Owner, Session, Sessions
 

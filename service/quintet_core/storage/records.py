@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from quintet_core.domain.event import Event
-from quintet_core.domain.job import Job, JobState, Lease, NewJob
+from quintet_core.domain.job import Job, JobState, Lease, LeaseTerms, NewJob
 from quintet_core.domain.queue import PauseDirection, Queue, QueueCounts, QueueSettings
 from quintet_core.storage import keys
 
@@ -16,6 +16,7 @@ _BIAS = 1 << 63
 _RANK = struct.Struct(">Q")
 _TAIL = struct.Struct(">BBH")
 _OPTIONS = struct.Struct(">QQQIQQI")
+_TERMS = struct.Struct(">IQQBB")
 _BODY = struct.Struct(">IQQQQIQIBBH")
 _RUN = struct.Struct(">BBIIQQQQQQQQIIQQBH")
 _SETTINGS = struct.Struct(">BBQQQQQIQQH")
@@ -58,6 +59,13 @@ def pack_tail(job: NewJob) -> bytes:
     return b"".join(
         (_TAIL.pack(len(content_type), len(key), len(attributes)), content_type, key, attributes, job.payload)
     )
+
+
+def pack_terms(jobs_max: int, terms: LeaseTerms, allow_missing: bool, await_jobs: bool, bound: bytes) -> bytes:
+    """The terms of a dequeue; `bound` is a place, or empty."""
+    flags = allow_missing | await_jobs << 1 | bool(terms.session) << 2 | bool(bound) << 3
+    fixed = _TERMS.pack(jobs_max, terms.lease_ms, terms.session_ttl_ms, terms.placement_on_close, flags)
+    return b"".join((fixed, terms.session, terms.owner, bound[:16], terms.worker.encode()))
 
 
 def pack_settings(settings: QueueSettings) -> bytes:

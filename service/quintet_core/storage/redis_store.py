@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from quintet_core.domain.errors import Refusal
 from quintet_core.domain.event import Event, PartitionLog
-from quintet_core.domain.job import Job, JobState, NewJob
+from quintet_core.domain.job import Job, JobState, LeaseTerms, NewJob
 from quintet_core.domain.limits import DEDUPLICATION_WINDOW_MS_DEFAULT
 from quintet_core.domain.outcomes import (
     Acknowledged,
@@ -30,22 +30,11 @@ from quintet_core.storage.keys import name_key, namespace_scope, partition_of
 from quintet_core.storage.link import Reply
 from quintet_core.storage.pipeline import Argument, Operation, Ordered, Pipeline, into
 
+TOKEN_MAX = 2**64 - 1
+
 _T = TypeVar("_T")
 _DEFAULT_SETTINGS = records.pack_settings(QueueSettings())
 _ENQUEUE_OVERHEAD_BYTES = 128
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseTerms:
-    """Terms of a dequeue. `session` and `owner` of 8 bytes each make an owner lease, else `lease_ms` counts (0: job's,
-    then queue's). `placement_on_close` is a Placement. `session_ttl_ms` enters a session that is new here."""
-
-    lease_ms: int = 0
-    session: bytes = b""
-    owner: bytes = b""
-    placement_on_close: int = 1
-    worker: str = ""
-    session_ttl_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +130,11 @@ class RedisStore:
             if answer.__class__ is Refusal:
                 done(answer)
                 return
+            if answer.__class__ is bytes:
+                done(Enqueued([int.from_bytes(answer, "big") * partitions + partition], []))
+                return
             sequences, repeated = answer
-            if len(sequences) == 8:
-                ids = [int.from_bytes(sequences, "big") * partitions + partition]
-            else:
-                ids = _ids(sequences, partition, partitions)
-            done(Enqueued(ids, _ids(repeated, partition, partitions) if repeated else []))
+            done(Enqueued(_ids(sequences, partition, partitions), _ids(repeated, partition, partitions)))
 
         self.pipeline.submit(Operation(partition, "enqueue", arguments, on_answer, order, payload_bytes))
 
@@ -169,20 +157,8 @@ class RedisStore:
         are none, ask to be told of new ones."""
         names = [name_key(namespace, queue) for queue in queues]
         partition, partitions = partition_of(names[0], self.partitions), self.partitions
-        arguments: list[Argument] = [
-            len(names),
-            *names,
-            jobs_max,
-            terms.lease_ms,
-            terms.session,
-            terms.owner,
-            int(terms.placement_on_close),
-            b"1" if allow_missing else b"0",
-            b"1" if await_jobs else b"0",
-            bound[:16],
-            terms.worker,
-            terms.session_ttl_ms,
-        ]
+        packed = records.pack_terms(jobs_max, terms, allow_missing, await_jobs, bound)
+        arguments: list[Argument] = [len(names), *names, packed]
 
         def on_answer(answer: Reply) -> None:
             if answer.__class__ is Refusal:
@@ -545,7 +521,7 @@ def _ids(sequences: bytes, partition: int, partitions: int) -> list[int]:
 
 
 def _token(token: int | None) -> bytes:
-    return b"" if token is None else b"%d" % token
+    return b"" if token is None else (token & TOKEN_MAX).to_bytes(8, "big")
 
 
 _ACKNOWLEDGED = Acknowledged()

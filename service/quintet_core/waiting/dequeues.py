@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from quintet_core.domain.errors import Reason, Refusal, broken, exceeded, refusal
-from quintet_core.domain.job import Job, Placement
+from quintet_core.domain.job import Job, LeaseTerms, Placement
 from quintet_core.domain.limits import LEASE_MS_MAX, Limits
 from quintet_core.domain.outcomes import Dequeued, Done
 from quintet_core.operations import bounds
 from quintet_core.storage.keys import name_key
 from quintet_core.storage.pipeline import Ordered
-from quintet_core.storage.redis_store import Best, LeaseTerms, RedisStore, Scope, Worse
+from quintet_core.storage.redis_store import Best, RedisStore, Scope, Worse
 
 # Claims across partitions that found the best job gone, after which a worse one is taken.
 CLAIMS_MAX = 5

@@ -56,6 +56,14 @@ local EVENT = {
 -- Job states, as quintet.v1.JobState numbers them.
 local DELAYED, READY, LEASED, DEAD = 1, 2, 3, 4
 
+-- Nothing but the redis table is there while a library loads; each call binds these before anything else.
+local call, pack, unpack_struct, sub, format, concat
+
+local function bind()
+  call, pack, unpack_struct, sub, format, concat =
+    redis.call, struct.pack, struct.unpack, string.sub, string.format, table.concat
+end
+
 local PAUSE_IN, PAUSE_OUT = 1, 2
 local TAIL = 2
 

@@ -5,7 +5,7 @@ local SETS = { 'ready', 'delayed', 'leased', 'dead', 'expiring' }
 local function adopt(p, number, raw)
   local q = read_queue(raw)
   q.number = number
-  q.base = string.format('q%d:', number)
+  q.base = format('q%d:', number)
   p.queues[q.name] = q
   p.numbered[number] = q
   return q
@@ -15,9 +15,9 @@ end
 local function find_queue(p, name)
   local q = p.queues[name]
   if q then return q end
-  local number = redis.call('HGET', p.tag .. 'names', name)
+  local number = call('HGET', p.tag .. 'names', name)
   if not number then return nil end
-  q = adopt(p, tonumber(number), redis.call('HGET', p.tag .. 'queues', number))
+  q = adopt(p, tonumber(number), call('HGET', p.tag .. 'queues', number))
   if q.name ~= name then damaged('queue under a wrong name') end
   return q
 end
@@ -26,7 +26,7 @@ end
 local function numbered_queue(p, number)
   local q = p.numbered[number]
   if q then return q end
-  local raw = redis.call('HGET', p.tag .. 'queues', string.format('%d', number))
+  local raw = call('HGET', p.tag .. 'queues', format('%d', number))
   if not raw then return nil end
   return adopt(p, number, raw)
 end
@@ -44,33 +44,32 @@ local function expect_job_keys(p, q)
   expect(p, 'runs', 'hash')
   expect(p, 'due', 'zset')
   expect(p, 'owned', 'zset')
-  expect(p, 'letters', 'zset')
-  expect(p, 'waiting', 'zset')
+  if q.has_letters then expect(p, 'letters', 'zset') end
   for i = 1, #SETS do expect(p, q.base .. SETS[i], 'zset') end
   q.checked = true
 end
 
 local function save_queue(p, q)
-  redis.call('HSET', p.tag .. 'queues', string.format('%d', q.number), write_queue(q))
+  call('HSET', p.tag .. 'queues', format('%d', q.number), write_queue(q))
   p.dirty = true
 end
 
 -- Writes. The caller has checked that the name is free, the settings have their length, and the key types.
 local function create_queue(p, name, settings)
   p.queue = p.queue + 1
-  local number = string.format('%d', p.queue)
+  local number = format('%d', p.queue)
   local raw = write_queue({ paused = 0, paused_until = 0, created_at = p.now, name = name, settings = settings })
-  redis.call('HSET', p.tag .. 'names', name, number)
-  redis.call('ZADD', p.tag .. 'index', 0, name)
-  redis.call('HSET', p.tag .. 'queues', number, raw)
+  call('HSET', p.tag .. 'names', name, number)
+  call('ZADD', p.tag .. 'index', 0, name)
+  call('HSET', p.tag .. 'queues', number, raw)
   local q = adopt(p, p.queue, raw)
-  emit(p, EVENT.QUEUE_CREATED, q)
+  emit_of_queue(p, EVENT.QUEUE_CREATED, q)
   return q
 end
 
 local function due_of(p, q)
   if q.due == nil then
-    local at = redis.call('ZSCORE', p.tag .. 'due', q.number)
+    local at = call('ZSCORE', p.tag .. 'due', q.number)
     q.due = at and tonumber(at) or false
   end
   return q.due
@@ -80,14 +79,14 @@ end
 local function arm(p, q, at)
   local due = due_of(p, q)
   if not due or at < due then
-    redis.call('ZADD', p.tag .. 'due', string.format('%.0f', at), q.number)
+    call('ZADD', p.tag .. 'due', format('%d', at), q.number)
     q.due = at
   end
   if not p.next_due or at < p.next_due then p.next_due = at end
 end
 
 local function earliest(p, q, set)
-  local head = redis.call('ZRANGE', p.tag .. q.base .. set, 0, 0, 'WITHSCORES')
+  local head = zread(p, 'ZRANGE', q.base .. set, 0, 0, 'WITHSCORES')
   if head[2] and head[2] ~= FOREVER then return tonumber(head[2]) end
   return nil
 end
@@ -99,16 +98,16 @@ local function rearm(p, q)
     if first and (not at or first < at) then at = first end
   end
   if at then
-    redis.call('ZADD', p.tag .. 'due', string.format('%.0f', at), q.number)
+    call('ZADD', p.tag .. 'due', format('%d', at), q.number)
     if not p.next_due or at < p.next_due then p.next_due = at end
   else
-    redis.call('ZREM', p.tag .. 'due', q.number)
+    call('ZREM', p.tag .. 'due', q.number)
   end
   q.due = at or false
 end
 
 local function due_places(p, q, set, limit)
-  return redis.call('ZRANGEBYSCORE', p.tag .. q.base .. set, '-inf', string.format('%.0f', p.now), 'LIMIT', 0, limit)
+  return zread(p, 'ZRANGEBYSCORE', q.base .. set, '-inf', format('%d', p.now), 'LIMIT', 0, limit)
 end
 
 local function paused(p, q, direction)
@@ -118,7 +117,7 @@ end
 
 local function counts(p, q)
   return {
-    redis.call('ZCARD', p.tag .. q.base .. 'ready'), redis.call('ZCARD', p.tag .. q.base .. 'delayed'),
-    redis.call('ZCARD', p.tag .. q.base .. 'leased'), redis.call('ZCARD', p.tag .. q.base .. 'dead'),
+    zread(p, 'ZCARD', q.base .. 'ready'), zread(p, 'ZCARD', q.base .. 'delayed'),
+    zread(p, 'ZCARD', q.base .. 'leased'), zread(p, 'ZCARD', q.base .. 'dead'),
   }
 end

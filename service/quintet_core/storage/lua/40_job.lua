@@ -3,27 +3,26 @@
 -- A job as it stands: { sequence, queue q, run (or nil), body (or nil, read when there is no run), place, state }.
 -- nil when there is none, also when its queue was deleted.
 local function load_job(p, sequence)
-  local run_raw = redis.call('HGET', p.tag .. 'runs', sequence)
-  local job = { sequence = sequence }
+  local run_raw = hget(p, 'runs', sequence)
+  local job
   if run_raw then
-    job.run = read_run(run_raw)
-    job.q = numbered_queue(p, job.run.queue)
-    if not job.q then return nil end
-    job.place = place_of(job.run.rank, job.run.position, sequence)
-    job.state = job.run.state
-    job.rank, job.attempts, job.payload_bytes = job.run.rank, job.run.attempts, job.run.payload_bytes
+    local run = read_run(run_raw)
+    local q = numbered_queue(p, run.queue)
+    if not q then return nil end
+    job = { sequence = sequence, run = run, q = q, place = place_of(run.rank, run.position, sequence),
+      state = run.state, rank = run.rank, attempts = run.attempts, payload_bytes = run.payload_bytes,
+      expires_at = run.expires_at }
   else
-    job.raw = redis.call('HGET', p.tag .. 'jobs', sequence)
-    if not job.raw then return nil end
-    job.body = read_body(job.raw)
-    job.q = numbered_queue(p, job.body.queue)
-    if not job.q then return nil end
-    job.place = place_of(job.body.rank, sequence, sequence)
-    job.state = READY
-    job.rank, job.attempts, job.payload_bytes = job.body.rank, 0, job.body.payload_bytes
+    local raw = hget(p, 'jobs', sequence)
+    if not raw then return nil end
+    local body = read_body(raw)
+    local q = numbered_queue(p, body.queue)
+    if not q then return nil end
+    job = { sequence = sequence, raw = raw, body = body, q = q, place = body.rank .. sequence, state = READY,
+      rank = body.rank, attempts = 0, payload_bytes = body.payload_bytes, expires_at = body.expires_at }
   end
   expect_job_keys(p, job.q)
-  if job.state == READY and redis.call('ZSCORE', p.tag .. job.q.base .. 'delayed', job.place) then
+  if job.state == READY and zread(p, 'ZSCORE', job.q.base .. 'delayed', job.place) then
     job.state = DELAYED
   end
   return job
@@ -32,30 +31,29 @@ end
 local STATE_SETS = { 'delayed', 'ready', 'leased', 'dead' }
 
 local function leave(p, job)
-  redis.call('ZREM', p.tag .. job.q.base .. STATE_SETS[job.state], job.place)
+  if job.state == READY then
+    drop_ready(p, job.q, job.place)
+  else
+    zrem(p, job.q.base .. STATE_SETS[job.state], job.place)
+  end
   local run = job.run
   if job.state == LEASED and run.deadline == 0 then
-    redis.call('ZREM', p.tag .. 'owned', run.session .. run.owner .. job.sequence)
+    zrem(p, 'owned', run.session .. run.owner .. job.sequence)
   elseif job.state == DEAD and job.q.has_letters then
-    redis.call('ZREM', p.tag .. 'letters', struct.pack('>I4', job.q.number) .. job.place)
+    zrem(p, 'letters', pack('>I4', job.q.number) .. job.place)
   end
   if job.expires_at ~= 0 and job.state ~= LEASED then
-    redis.call('ZREM', p.tag .. job.q.base .. 'expiring', job.place)
+    zrem(p, job.q.base .. 'expiring', job.place)
   end
-end
-
-local function expires_at(job)
-  return job.run and job.run.expires_at or job.body.expires_at
 end
 
 -- The job is gone for good.
 local function remove_job(p, job, kind, detail)
-  job.expires_at = expires_at(job)
   leave(p, job)
-  redis.call('HDEL', p.tag .. 'jobs', job.sequence)
+  hdel(p, 'jobs', job.sequence)
   local service_ms = 0
   if job.run then
-    redis.call('HDEL', p.tag .. 'runs', job.sequence)
+    hdel(p, 'runs', job.sequence)
     if job.state == LEASED then service_ms = p.now - job.run.leased_at end
   end
   emit(p, kind, job.q, job.sequence, job.rank, job.attempts, 0, service_ms, job.payload_bytes, 0, detail)
@@ -69,18 +67,18 @@ local function settle_into(p, job, available_at)
   run.ready_at = math.max(available_at, p.now)
   if available_at > p.now then
     job.state = DELAYED
-    redis.call('ZADD', p.tag .. q.base .. 'delayed', string.format('%.0f', available_at), job.place)
+    zadd(p, q.base .. 'delayed', format('%d', available_at), job.place)
     arm(p, q, available_at)
   else
     job.state = READY
-    redis.call('ZADD', p.tag .. q.base .. 'ready', 0, job.place)
+    add_ready(p, q, job.place)
     grew(p, q)
   end
   if run.expires_at > 0 then
-    redis.call('ZADD', p.tag .. q.base .. 'expiring', string.format('%.0f', run.expires_at), job.place)
+    zadd(p, q.base .. 'expiring', format('%d', run.expires_at), job.place)
     arm(p, q, run.expires_at)
   end
-  redis.call('HSET', p.tag .. 'runs', job.sequence, write_run(run))
+  hset(p, 'runs', job.sequence, write_run(run))
 end
 
 local function backoff(q, attempts)
@@ -96,24 +94,23 @@ local function return_job(p, job, way)
   local service_ms = p.now - run.leased_at
   if way.undo then run.attempts = run.attempts - 1 end
   if way.reason ~= '' then run.reason = way.reason end
-  job.expires_at = run.expires_at
   leave(p, job)
   job.attempts = run.attempts
   local limit = run.attempts_max > 0 and run.attempts_max or q.attempts_max
   if run.expires_at > 0 and run.expires_at <= p.now then
-    redis.call('HDEL', p.tag .. 'jobs', job.sequence)
-    redis.call('HDEL', p.tag .. 'runs', job.sequence)
+    hdel(p, 'jobs', job.sequence)
+    hdel(p, 'runs', job.sequence)
     emit(p, EVENT.EXPIRED, q, job.sequence, run.rank, run.attempts, 0, service_ms, run.payload_bytes, 0)
     return 0
   end
   if not way.undo and limit > 0 and run.attempts >= limit then
     job.state = DEAD
     run.state, run.deadline, run.session, run.owner = DEAD, 0, NO_JOB, NO_JOB
-    redis.call('ZADD', p.tag .. q.base .. 'dead', string.format('%.0f', p.now), job.place)
-    redis.call('HSET', p.tag .. 'runs', job.sequence, write_run(run))
+    zadd(p, q.base .. 'dead', format('%d', p.now), job.place)
+    hset(p, 'runs', job.sequence, write_run(run))
     if q.has_letters then
-      redis.call('ZADD', p.tag .. 'letters', string.format('%.0f', p.now),
-        struct.pack('>I4', q.number) .. job.place)
+      zadd(p, 'letters', format('%d', p.now),
+        pack('>I4', q.number) .. job.place)
     end
   else
     if way.placement == TAIL then run.position = next_sequence(p) end
@@ -137,8 +134,8 @@ local function job_at(p, place, what)
 end
 
 local function promote(p, job)
-  redis.call('ZREM', p.tag .. job.q.base .. 'delayed', job.place)
-  redis.call('ZADD', p.tag .. job.q.base .. 'ready', 0, job.place)
+  zrem(p, job.q.base .. 'delayed', job.place)
+  add_ready(p, job.q, job.place)
   grew(p, job.q)
   emit(p, EVENT.READY, job.q, job.sequence, job.rank, job.attempts, 0, 0, job.payload_bytes, READY)
 end
@@ -146,7 +143,7 @@ end
 local function unpause(p, q)
   q.paused, q.paused_until = 0, 0
   save_queue(p, q)
-  emit(p, EVENT.QUEUE_RESUMED, q)
+  emit_of_queue(p, EVENT.QUEUE_RESUMED, q)
   grew(p, q)
 end
 
@@ -187,7 +184,7 @@ end
 
 -- The same for one job, so that what is said of it is exact. Returns the job as it stands then, or nil.
 local function settle_job(p, job)
-  local at = expires_at(job)
+  local at = job.expires_at
   if job.state ~= LEASED and job.state ~= DEAD and at > 0 and at <= p.now then
     remove_job(p, job, EVENT.EXPIRED)
     return nil
@@ -195,7 +192,7 @@ local function settle_job(p, job)
   if job.state == LEASED and job.run.deadline > 0 and job.run.deadline <= p.now then
     if return_job(p, job, LEASE_EXPIRED) == 0 then return nil end
   elseif job.state == DELAYED then
-    local score = tonumber(redis.call('ZSCORE', p.tag .. job.q.base .. 'delayed', job.place))
+    local score = tonumber(zread(p, 'ZSCORE', job.q.base .. 'delayed', job.place))
     if score <= p.now then
       promote(p, job)
       job.state = READY

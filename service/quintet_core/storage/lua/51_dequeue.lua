@@ -3,9 +3,30 @@
 local MAX_REPLY_BYTES = 8388608
 
 -- best(n, n names, allow_missing, wait): {'b', the place at the head of all of them, index of its queue} or {'e'}.
--- dequeue(n, n names, jobs_max, lease_ms, session, owner, on_close, allow_missing, wait, bound, worker, session_ttl)
--- answers {'j', then for each job: index of its queue's name, run, body, sequence}, {'e'} (empty), {'a'} (ask again: more is due
--- than one call settles) or {'c'} (only worse than bound).
+-- dequeue(n, n names, terms) answers {'j', then for each job: index of its queue's name, run, body, sequence}, {'e'}
+-- (empty), {'a'} (ask again: more is due than one call settles) or {'c'} (only worse than bound).
+-- terms: jobs_max, lease_ms, session_ttl_ms, on_close, flags (1 allow missing, 2 wait, 4 owner lease, 8 bound); then
+-- session and owner (8 bytes each), bound (16 bytes), and the worker's label.
+
+local TERMS = '>I4I8I8BB'
+local TERMS_BYTES = 22
+
+local function read_terms(raw)
+  if #raw < TERMS_BYTES then damaged('short terms') end
+  local jobs_max, lease_ms, session_ttl_ms, on_close, flags, at = unpack_struct(TERMS, raw)
+  local session, owner, bound = nil, nil, nil
+  if flags % 8 >= 4 then
+    if #raw < at + 15 then damaged('short terms') end
+    session, owner, at = sub(raw, at, at + 7), sub(raw, at + 8, at + 15), at + 16
+  end
+  if flags >= 8 then
+    if #raw < at + 15 then damaged('short terms') end
+    bound, at = sub(raw, at, at + 15), at + 16
+  end
+  return { jobs_max = jobs_max, lease_ms = lease_ms, session_ttl_ms = session_ttl_ms, on_close = on_close,
+    allow_missing = flags % 2 == 1, wait = flags % 4 >= 2, session = session, owner = owner, bound = bound,
+    worker = sub(raw, at) }
+end
 
 -- Queues that may give a job now. Returns queues (index -> queue), or nil and the answer to give instead.
 local function open_queues(p, a, i, n, allow_missing)
@@ -23,75 +44,82 @@ local function open_queues(p, a, i, n, allow_missing)
   return found
 end
 
--- The best places of several queues, at most limit of them: { index, place } in order.
+-- The best places of several queues, at most limit of them, in order: index, place, index, place ... Second answer: there
+-- are jobs, but the next is worse than bound.
 local function best_places(p, found, n, limit, bound)
-  local heads, at, seen = {}, {}, {}
+  local heads, seen = {}, {}
   for k = 1, n do
     local q = found[k]
     if q and not seen[q.number] then
       seen[q.number] = true
-      local places = redis.call('ZRANGE', p.tag .. q.base .. 'ready', 0, limit - 1)
-      if #places > 0 then heads[#heads + 1], at[#at + 1] = { k, places }, 1 end
+      local place = head_at(p, q, 0, limit)
+      if place then heads[#heads + 1] = { index = k, q = q, place = place, taken = 0 } end
     end
   end
-  local picked, worse = {}, false
-  while #picked < limit do
-    local best = nil
-    for h = 1, #heads do
-      local place = heads[h][2][at[h]]
-      if place and (not best or precedes(place, heads[best][2][at[best]], 4)) then best = h end
+  local picked = {}
+  while #picked < 2 * limit do
+    local best = heads[1]
+    for h = 2, #heads do
+      if heads[h].place and not (best.place and precedes(best.place, heads[h].place)) then best = heads[h] end
     end
-    if not best then break end
-    local place = heads[best][2][at[best]]
-    if bound ~= '' and precedes(bound, place, 4) then
-      worse = true
-      break
-    end
-    picked[#picked + 1] = { heads[best][1], place }
-    at[best] = at[best] + 1
+    if not best or not best.place then break end
+    if bound and precedes(bound, best.place) then return picked, true end
+    picked[#picked + 1] = best.index
+    picked[#picked + 1] = best.place
+    best.taken = best.taken + 1
+    best.place = #picked < 2 * limit and head_at(p, best.q, best.taken, limit)
   end
-  return picked, worse
+  return picked, false
 end
 
+-- The job at a ready place, with what its lease needs to know. Hot: one small table, no record read twice.
 local function take(p, q, place)
   local sequence = sequence_of(place)
-  local raw = redis.call('HGET', p.tag .. 'jobs', sequence)
-  local body = read_body(raw)
-  if body.queue ~= q.number then damaged('place in a wrong queue') end
-  local run_raw = redis.call('HGET', p.tag .. 'runs', sequence)
-  local run
-  if run_raw then
-    run = read_run(run_raw)
-  else
-    run = { attempts = 0, queue = q.number, rank = body.rank, position = sequence, reason = '',
-      ready_at = math.max(body.enqueued_at, body.available_at), expires_at = body.expires_at,
-      attempts_max = body.attempts_max, payload_bytes = body.payload_bytes }
+  local raw = hget(p, 'jobs', sequence)
+  if not raw then damaged('ready place without its job') end
+  if #raw < BODY_BYTES then damaged('short body') end
+  local number, rank, _, available_at, expires_at, attempts_max, lease_ms, payload_bytes = unpack_struct(BODY, raw)
+  if number ~= q.number then damaged('place in a wrong queue') end
+  local run_raw = hget(p, 'runs', sequence)
+  if not run_raw then
+    if place ~= rank .. sequence then damaged('ready place of another job') end
+    return { sequence = sequence, place = place, q = q, raw = raw, lease_ms = lease_ms, rank = rank,
+      position = sequence, attempts = 0, ready_at = available_at, expires_at = expires_at,
+      attempts_max = attempts_max, payload_bytes = payload_bytes, reason = '' }
   end
-  return { sequence = sequence, place = place, q = q, raw = raw, body = body, run = run }
+  local run = read_run(run_raw)
+  if run.state ~= READY or place ~= place_of(run.rank, run.position, sequence) then
+    damaged('ready place of another job')
+  end
+  return { sequence = sequence, place = place, q = q, raw = raw, lease_ms = lease_ms, rank = run.rank,
+    position = run.position, attempts = run.attempts, ready_at = run.ready_at, expires_at = run.expires_at,
+    attempts_max = run.attempts_max, payload_bytes = run.payload_bytes, reason = run.reason }
 end
 
+-- Leases a job that was taken; its run as it is now.
 local function lease(p, job, terms)
-  local q, run = job.q, job.run
+  local q, sequence, place, now = job.q, job.sequence, job.place, p.now
   local lease_ms = terms.lease_ms
-  if lease_ms == 0 then lease_ms = job.body.lease_ms end
+  if lease_ms == 0 then lease_ms = job.lease_ms end
   if lease_ms == 0 then lease_ms = q.lease_ms end
   if lease_ms == 0 then lease_ms = 60000 end
-  run.state, run.attempts, run.on_close, run.worker = LEASED, run.attempts + 1, terms.on_close, terms.worker
-  run.leased_at, run.token, run.lease_ms = p.now, p.event + 1, lease_ms
-  redis.call('ZREM', p.tag .. q.base .. 'ready', job.place)
-  if terms.session == '' then
-    run.session, run.owner, run.deadline = NO_JOB, NO_JOB, p.now + lease_ms
-    redis.call('ZADD', p.tag .. q.base .. 'leased', string.format('%.0f', run.deadline), job.place)
-    arm(p, q, run.deadline)
+  local session, owner, deadline = terms.session, terms.owner, 0
+  drop_ready(p, q, place)
+  if session then
+    zadd(p, q.base .. 'leased', FOREVER, place)
+    zadd(p, 'owned', '0', session .. owner .. sequence)
   else
-    run.session, run.owner, run.deadline = terms.session, terms.owner, 0
-    redis.call('ZADD', p.tag .. q.base .. 'leased', FOREVER, job.place)
-    redis.call('ZADD', p.tag .. 'owned', 0, terms.session .. terms.owner .. job.sequence)
+    session, owner, deadline = NO_JOB, NO_JOB, now + lease_ms
+    zadd(p, q.base .. 'leased', format('%d', deadline), place)
+    arm(p, q, deadline)
   end
-  if run.expires_at > 0 then redis.call('ZREM', p.tag .. q.base .. 'expiring', job.place) end
-  local raw = write_run(run)
-  redis.call('HSET', p.tag .. 'runs', job.sequence, raw)
-  emit(p, EVENT.DEQUEUED, q, job.sequence, run.rank, run.attempts, p.now - run.ready_at, 0, run.payload_bytes, LEASED)
+  if job.expires_at > 0 then zrem(p, q.base .. 'expiring', place) end
+  local attempts, worker, reason = job.attempts + 1, terms.worker, job.reason
+  local raw = pack(RUN, LEASED, terms.on_close, attempts, q.number, job.rank, job.position, pack('>I8', p.event + 1),
+    deadline, now, job.ready_at, lease_ms, job.expires_at, job.attempts_max, job.payload_bytes, session, owner,
+    #worker, #reason) .. worker .. reason
+  hset(p, 'runs', sequence, raw)
+  emit(p, EVENT.DEQUEUED, q, sequence, job.rank, attempts, now - job.ready_at, 0, job.payload_bytes, LEASED)
   return raw
 end
 
@@ -100,18 +128,18 @@ local function session_standing(p, session)
   local known = p.sessions[session]
   if known then return known end
   expect(p, 'sessions', 'zset')
-  local at = redis.call('ZSCORE', p.tag .. 'sessions', session)
+  local at = call('ZSCORE', p.tag .. 'sessions', session)
   if at then
     known = tonumber(at) > p.now and 'alive' or 'lapsed'
   else
-    known = redis.call('ZSCORE', p.tag .. 'lapsed', session) and 'lapsed' or 'new'
+    known = call('ZSCORE', p.tag .. 'lapsed', session) and 'lapsed' or 'new'
   end
   p.sessions[session] = known
   return known
 end
 
 local function enter_session(p, session, ttl_ms)
-  redis.call('ZADD', p.tag .. 'sessions', string.format('%.0f', p.now + ttl_ms), session)
+  call('ZADD', p.tag .. 'sessions', format('%d', p.now + ttl_ms), session)
   p.sessions[session] = 'alive'
 end
 
@@ -119,52 +147,61 @@ end
 local function await(p, a, i, n)
   expect(p, 'waiting', 'zset')
   for k = 0, n - 1 do
-    local at = redis.call('ZSCORE', p.tag .. 'waiting', a[i + k])
+    local at = call('ZSCORE', p.tag .. 'waiting', a[i + k])
     if not at or tonumber(at) < p.now + WAITING_MS / 2 then
-      redis.call('ZADD', p.tag .. 'waiting', string.format('%.0f', p.now + WAITING_MS), a[i + k])
+      call('ZADD', p.tag .. 'waiting', format('%d', p.now + WAITING_MS), a[i + k])
       p.dirty = true
     end
   end
 end
 
-local function take_picked(p, found, picked)
+local function expect_lease_keys(p, job, session)
+  local base = job.q.base
+  expect(p, 'runs', 'hash')
+  expect(p, base .. 'leased', 'zset')
+  if session then
+    expect(p, 'owned', 'zset')
+  else
+    expect(p, 'due', 'zset')
+    due_of(p, job.q)
+  end
+  if job.expires_at > 0 then expect(p, base .. 'expiring', 'zset') end
+end
+
+local function take_picked(p, found, picked, session)
   local jobs, bytes = {}, 0
-  for k = 1, #picked do
-    local q = found[picked[k][1]]
-    expect_job_keys(p, q)
-    due_of(p, q)
-    local job = take(p, q, picked[k][2])
+  for k = 1, #picked, 2 do
+    local q = found[picked[k]]
+    local job = take(p, q, picked[k + 1])
+    expect_lease_keys(p, job, session)
     bytes = bytes + #job.raw
     if k > 1 and bytes > MAX_REPLY_BYTES then break end
-    jobs[k] = job
+    jobs[#jobs + 1] = job
   end
   return jobs
 end
 
 local function dequeue(p, a, i)
   local n = tonumber(a[i])
-  local names, at = i + 1, i + 1 + n
-  local jobs_max, bound = tonumber(a[at]), a[at + 7]
-  local terms = { lease_ms = tonumber(a[at + 1]), session = a[at + 2], owner = a[at + 3],
-    on_close = tonumber(a[at + 4]), worker = a[at + 8] }
-  if terms.session ~= '' and session_standing(p, terms.session) == 'lapsed' then return refuse(REASON.LAPSED) end
-  local found, instead = open_queues(p, a, names, n, a[at + 5] == '1')
+  local names, terms = i + 1, read_terms(a[i + 1 + n])
+  local session = terms.session
+  if session and session_standing(p, session) == 'lapsed' then return refuse(REASON.LAPSED) end
+  local found, instead = open_queues(p, a, names, n, terms.allow_missing)
   if not found then return instead end
-  local picked, worse = best_places(p, found, n, jobs_max, bound)
+  local picked, worse = best_places(p, found, n, terms.jobs_max, terms.bound)
   if #picked == 0 then
     if worse then return { 'c' } end
-    if a[at + 6] == '1' then await(p, a, names, n) end
+    if terms.wait then await(p, a, names, n) end
     return { 'e' }
   end
-  local jobs = take_picked(p, found, picked)
-  if terms.session ~= '' and session_standing(p, terms.session) == 'new' then
-    enter_session(p, terms.session, tonumber(a[at + 9]))
-  end
-  local reply = { 'j' }
+  local jobs = take_picked(p, found, picked, session)
+  if session and session_standing(p, session) == 'new' then enter_session(p, session, terms.session_ttl_ms) end
+  local reply, m = { 'j', 0, '', '', '' }, 1
   for k = 1, #jobs do
-    local m = #reply
-    reply[m + 1], reply[m + 2] = picked[k][1] - 1, lease(p, jobs[k], terms)
-    reply[m + 3], reply[m + 4] = jobs[k].raw, jobs[k].sequence
+    local job = jobs[k]
+    reply[m + 1], reply[m + 2], reply[m + 3], reply[m + 4] =
+      picked[2 * k - 1] - 1, lease(p, job, terms), job.raw, job.sequence
+    m = m + 4
   end
   return reply
 end
@@ -173,10 +210,10 @@ local function best(p, a, i)
   local n = tonumber(a[i])
   local found, instead = open_queues(p, a, i + 1, n, a[i + 1 + n] == '1')
   if not found then return instead end
-  local picked = best_places(p, found, n, 1, '')
+  local picked = best_places(p, found, n, 1, nil)
   if #picked == 0 then
     if a[i + 2 + n] == '1' then await(p, a, i + 1, n) end
     return { 'e' }
   end
-  return { 'b', picked[1][2], picked[1][1] - 1 }
+  return { 'b', picked[2], picked[1] - 1 }
 end

@@ -1,16 +1,15 @@
 -- What holders of leases, and anyone with an id, can do with a job.
 -- (sequence, scope, exact, ...): the job's queue must have a name key that is (exact = '1') or begins with scope.
 
+local function in_scope(q, a, i)
+  local scope = a[i + 1]
+  if a[i + 2] == '1' then return q.name == scope end
+  return sub(q.name, 1, #scope) == scope
+end
+
 local function find_job(p, a, i)
   local job = load_job(p, a[i])
-  if not job then return nil end
-  local name, scope = job.q.name, a[i + 1]
-  if a[i + 2] == '1' then
-    if name ~= scope then return nil end
-  elseif string.sub(name, 1, #scope) ~= scope then
-    return nil
-  end
-  return job
+  return job and in_scope(job.q, a, i) and job or nil
 end
 
 -- (..., token or '' for whichever lease): the leased job, or nil and the refusal.
@@ -18,17 +17,37 @@ local function find_leased(p, a, i)
   local job = find_job(p, a, i)
   if not job then return nil, refuse(REASON.JOB_NOT_FOUND) end
   local run, token = job.run, a[i + 3]
-  if token ~= '' and run and string.format('%.0f', run.token) ~= token then return nil, refuse(REASON.STALE) end
+  if token ~= '' and run and token ~= run.token then return nil, refuse(REASON.STALE) end
   if job.state ~= LEASED or (run.deadline > 0 and run.deadline <= p.now) then
     return nil, refuse(REASON.NOT_LEASED)
   end
   return job
 end
 
+-- What find_leased and remove_job do, for the hottest case and without their tables.
 local function acknowledge(p, a, i)
-  local job, refusal = find_leased(p, a, i)
-  if not job then return refusal end
-  remove_job(p, job, EVENT.ACKNOWLEDGED)
+  local sequence, token = a[i], a[i + 3]
+  local raw = hget(p, 'runs', sequence)
+  if not raw or #raw < RUN_BYTES then
+    local _, refusal = find_leased(p, a, i)
+    return refusal
+  end
+  local state, _, attempts, number, rank, position, held, deadline, leased_at, _, _, _, _, payload_bytes, session, owner =
+    unpack_struct(RUN, raw)
+  local q = numbered_queue(p, number)
+  if not q or state ~= LEASED or not in_scope(q, a, i) or (token ~= '' and token ~= held)
+    or (deadline > 0 and deadline <= p.now) then
+    local _, refusal = find_leased(p, a, i)
+    return refusal
+  end
+  expect(p, 'jobs', 'hash')
+  expect(p, q.base .. 'leased', 'zset')
+  if deadline == 0 then expect(p, 'owned', 'zset') end
+  zrem(p, q.base .. 'leased', place_of(rank, position, sequence))
+  if deadline == 0 then zrem(p, 'owned', session .. owner .. sequence) end
+  hdel(p, 'jobs', sequence)
+  hdel(p, 'runs', sequence)
+  emit(p, EVENT.ACKNOWLEDGED, q, sequence, rank, attempts, 0, p.now - leased_at, payload_bytes, 0)
   return 1
 end
 
@@ -50,11 +69,11 @@ local function extend(p, a, i)
   if lease_ms == 0 then lease_ms = run.lease_ms end
   due_of(p, job.q)
   run.deadline = p.now + lease_ms
-  redis.call('ZADD', p.tag .. job.q.base .. 'leased', string.format('%.0f', run.deadline), job.place)
-  redis.call('HSET', p.tag .. 'runs', job.sequence, write_run(run))
+  zadd(p, job.q.base .. 'leased', format('%d', run.deadline), job.place)
+  hset(p, 'runs', job.sequence, write_run(run))
   arm(p, job.q, run.deadline)
   emit(p, EVENT.EXTENDED, job.q, job.sequence, run.rank, run.attempts, 0, 0, run.payload_bytes, LEASED)
-  return string.format('%.0f', run.deadline)
+  return format('%d', run.deadline)
 end
 
 -- delete(sequence, scope, exact) -> the state it was in
@@ -67,16 +86,16 @@ local function delete(p, a, i)
 end
 
 local function without_payload(raw)
-  local type_bytes, key_bytes, attributes_bytes = struct.unpack('>BBI2', raw, BODY_BYTES + 1)
-  return string.sub(raw, 1, BODY_BYTES + 4 + type_bytes + key_bytes + attributes_bytes)
+  local type_bytes, key_bytes, attributes_bytes = unpack_struct('>BBI2', raw, BODY_BYTES + 1)
+  return sub(raw, 1, BODY_BYTES + 4 + type_bytes + key_bytes + attributes_bytes)
 end
 
 -- What a reader is told of a job: state, name key, available_at or '', run or '', body.
 local function show(p, job, with_payload)
-  local raw = job.raw or redis.call('HGET', p.tag .. 'jobs', job.sequence)
+  local raw = job.raw or hget(p, 'jobs', job.sequence)
   read_body(raw)
   local available_at = ''
-  if job.state == DELAYED then available_at = redis.call('ZSCORE', p.tag .. job.q.base .. 'delayed', job.place) end
+  if job.state == DELAYED then available_at = zread(p, 'ZSCORE', job.q.base .. 'delayed', job.place) end
   return { job.state, job.q.name, available_at, job.run and write_run(job.run) or '', job.sequence,
     with_payload and raw or without_payload(raw) }
 end
@@ -89,16 +108,16 @@ local function get_job(p, a, i)
   return show(p, job, a[i + 3] == '1')
 end
 
-local function member_index(p, key, score, place)
-  local found = redis.call('ZRANK', key, place)
+local function member_index(p, name, score, place)
+  local found = zread(p, 'ZRANK', name, place)
   if found then return found + 1 end
   -- The cursor's job moved on: the first index behind (score, place), by bisection among equal scores.
-  local low = redis.call('ZCOUNT', key, '-inf', '(' .. score)
-  local high = redis.call('ZCOUNT', key, '-inf', score)
+  local low = zread(p, 'ZCOUNT', name, '-inf', '(' .. score)
+  local high = zread(p, 'ZCOUNT', name, '-inf', score)
   while low < high do
     local middle = math.floor((low + high) / 2)
-    local there = redis.call('ZRANGE', key, middle, middle)[1]
-    if precedes(place, there, 4) then high = middle else low = middle + 1 end
+    local there = zread(p, 'ZRANGE', name, middle, middle)[1]
+    if precedes(place, there) then high = middle else low = middle + 1 end
   end
   return low
 end
@@ -109,10 +128,10 @@ local function list_jobs(p, a, i)
   local q = find_queue(p, a[i])
   if not q then return refuse(REASON.QUEUE_NOT_FOUND) end
   if settle(p, q) then return { 'a' } end
-  local key = p.tag .. q.base .. STATE_SETS[tonumber(a[i + 1])]
+  local name = q.base .. STATE_SETS[tonumber(a[i + 1])]
   local limit, from = tonumber(a[i + 2]), 0
-  if a[i + 4] ~= '' then from = member_index(p, key, a[i + 3], a[i + 4]) end
-  local places = redis.call('ZRANGE', key, from, from + limit - 1, 'WITHSCORES')
+  if a[i + 4] ~= '' then from = member_index(p, name, a[i + 3], a[i + 4]) end
+  local places = zread(p, 'ZRANGE', name, from, from + limit - 1, 'WITHSCORES')
   local reply, bytes = { '', '' }, 0
   for k = 1, #places, 2 do
     local shown = show(p, job_at(p, places[k], 'listed'), a[i + 5] == '1')

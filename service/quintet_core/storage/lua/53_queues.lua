@@ -4,7 +4,7 @@
 local function describe(p, q)
   local c = counts(p, q)
   if q.paused_until > 0 and q.paused_until <= p.now then q.paused, q.paused_until = 0, 0 end
-  return { q.name, q.number, q.paused, string.format('%.0f', q.paused_until), string.format('%.0f', q.created_at),
+  return { q.name, q.number, q.paused, format('%d', q.paused_until), format('%d', q.created_at),
     q.settings, c[1], c[2], c[3], c[4] }
 end
 
@@ -24,7 +24,7 @@ local function create_queue_verb(p, a, i)
   check_settings(a[i + 1])
   if find_queue(p, a[i]) then return refuse(REASON.QUEUE_EXISTS) end
   expect_queue_keys(p)
-  local base = string.format('q%d:', p.queue + 1)
+  local base = format('q%d:', p.queue + 1)
   for s = 1, #SETS do expect(p, base .. SETS[s], 'zset') end
   return describe(p, create_queue(p, a[i], a[i + 1]))
 end
@@ -39,7 +39,7 @@ local function update_queue(p, a, i)
   save_queue(p, q)
   p.queues[q.name], p.numbered[q.number] = nil, nil
   q = adopt(p, q.number, write_queue(q))
-  emit(p, EVENT.QUEUE_UPDATED, q)
+  emit_of_queue(p, EVENT.QUEUE_UPDATED, q)
   return describe(p, q)
 end
 
@@ -55,7 +55,7 @@ local function pause(p, a, i)
   q.paused, q.paused_until = direction, duration_ms > 0 and p.now + duration_ms or 0
   save_queue(p, q)
   if q.paused_until > 0 then arm(p, q, q.paused_until) end
-  emit(p, EVENT.QUEUE_PAUSED, q)
+  emit_of_queue(p, EVENT.QUEUE_PAUSED, q)
   return describe(p, q)
 end
 
@@ -65,7 +65,6 @@ local function resume(p, a, i)
   if not q then return instead end
   if q.paused ~= 0 then
     expect(p, 'queues', 'hash')
-    expect(p, 'waiting', 'zset')
     unpause(p, q)
   end
   return describe(p, q)
@@ -85,7 +84,7 @@ end
 local function list_queues(p, a, i)
   local low = a[i + 2] ~= '' and '(' .. a[i + 2] or '[' .. a[i]
   local high = a[i + 1] ~= '' and '(' .. a[i + 1] or '+'
-  local names = redis.call('ZRANGEBYLEX', p.tag .. 'index', low, high, 'LIMIT', 0, tonumber(a[i + 3]))
+  local names = call('ZRANGEBYLEX', p.tag .. 'index', low, high, 'LIMIT', 0, tonumber(a[i + 3]))
   local reply = {}
   for k = 1, #names do
     local q = find_queue(p, names[k])
@@ -103,16 +102,16 @@ local function delete_queue(p, a, i)
   expect_job_keys(p, q)
   expect(p, 'deleting', 'hash')
   local c = counts(p, q)
-  local number = string.format('%d', q.number)
-  redis.call('HSET', p.tag .. 'deleting', number, q.name)
-  redis.call('HDEL', p.tag .. 'names', q.name)
-  redis.call('ZREM', p.tag .. 'index', q.name)
-  redis.call('HDEL', p.tag .. 'queues', number)
-  redis.call('ZREM', p.tag .. 'due', number)
-  emit(p, EVENT.QUEUE_DELETED, q, nil, nil, 0, 0, 0, 0, 0, string.format('%d', c[1] + c[2] + c[3] + c[4]))
+  local number = format('%d', q.number)
+  call('HSET', p.tag .. 'deleting', number, q.name)
+  call('HDEL', p.tag .. 'names', q.name)
+  call('ZREM', p.tag .. 'index', q.name)
+  call('HDEL', p.tag .. 'queues', number)
+  call('ZREM', p.tag .. 'due', number)
+  emit_of_queue(p, EVENT.QUEUE_DELETED, q, format('%d', c[1] + c[2] + c[3] + c[4]))
   p.queues[q.name], p.numbered[q.number] = nil, nil
   -- Whoever waits for the queue is to look again, and find it missing.
-  redis.call('PUBLISH', 'quintet:wake', string.rep('\0', 8) .. struct.pack('>I4', 0) .. q.name)
+  call('PUBLISH', 'quintet:wake', string.rep('\0', 8) .. pack('>I4', 0) .. q.name)
   p.grown[q.name] = nil
   p.deleted = p.deleted or {}
   p.deleted[#p.deleted + 1] = q.name
@@ -131,20 +130,19 @@ local function purge(p, a, i)
   if not q then return instead end
   local set = STATE_SETS[tonumber(a[i + 1])]
   expect_job_keys(p, q)
-  local jobs = load_places(p, redis.call('ZRANGE', p.tag .. q.base .. set, 0, MAX_STEP - 1), set)
+  local jobs = load_places(p, zread(p, 'ZRANGE', q.base .. set, 0, MAX_STEP - 1), set)
   for k = 1, #jobs do remove_job(p, jobs[k], EVENT.DELETED, 'purged') end
   return #jobs
 end
 
 local function revive(p, job, reset)
-  job.expires_at = expires_at(job)
   leave(p, job)
   if not job.run then
-    redis.call('ZADD', p.tag .. job.q.base .. 'ready', 0, job.place)
+    add_ready(p, job.q, job.place)
     job.state = READY
     grew(p, job.q)
     if job.expires_at > 0 then
-      redis.call('ZADD', p.tag .. job.q.base .. 'expiring', string.format('%.0f', job.expires_at), job.place)
+      zadd(p, job.q.base .. 'expiring', format('%d', job.expires_at), job.place)
     end
   else
     if reset then job.run.attempts = 0 end
@@ -162,9 +160,9 @@ local function redrive(p, a, i)
   expect_job_keys(p, q)
   due_of(p, q)
   local set = STATE_SETS[tonumber(a[i + 1])]
-  local key, wanted, left = p.tag .. q.base .. set, a[i + 2], tonumber(a[i + 3])
-  local from = a[i + 6] ~= '' and member_index(p, key, a[i + 5], a[i + 6]) or 0
-  local places = redis.call('ZRANGE', key, from, from + MAX_STEP - 1, 'WITHSCORES')
+  local name, wanted, left = q.base .. set, a[i + 2], tonumber(a[i + 3])
+  local from = a[i + 6] ~= '' and member_index(p, name, a[i + 5], a[i + 6]) or 0
+  local places = zread(p, 'ZRANGE', name, from, from + MAX_STEP - 1, 'WITHSCORES')
   local chosen, score, place = {}, '', ''
   for k = 1, #places, 2 do
     if #chosen == left then break end

@@ -10,15 +10,15 @@ end
 -- page), but for the sequences in kept. Returns how many, and the member to go on behind ('' at the end).
 local function release_owned(p, prefix, behind, kept)
   local low = behind ~= '' and '(' .. behind or '[' .. prefix
-  local members = redis.call('ZRANGEBYLEX', p.tag .. 'owned', low, '[' .. prefix .. string.rep('\255', 25 - #prefix),
+  local members = zread(p, 'ZRANGEBYLEX', 'owned', low, '[' .. prefix .. string.rep('\255', 25 - #prefix),
     'LIMIT', 0, MAX_STEP)
   local jobs, orphans = {}, {}
   for k = 1, #members do
     if #members[k] ~= 24 then damaged('owner lease of a wrong length') end
-    local sequence = string.sub(members[k], 17)
+    local sequence = sub(members[k], 17)
     if not kept[sequence] then
       local job = load_job(p, sequence)
-      if job and job.state == LEASED and job.run.session .. job.run.owner == string.sub(members[k], 1, 16) then
+      if job and job.state == LEASED and job.run.session .. job.run.owner == sub(members[k], 1, 16) then
         due_of(p, job.q)
         jobs[#jobs + 1] = job
       else
@@ -29,7 +29,7 @@ local function release_owned(p, prefix, behind, kept)
   for k = 1, #jobs do close_owned(p, jobs[k]) end
   -- Of a queue that is being deleted: nothing to give back.
   for k = 1, #orphans do
-    redis.call('ZREM', p.tag .. 'owned', orphans[k])
+    zrem(p, 'owned', orphans[k])
     p.dirty = true
   end
   return #jobs, #members == MAX_STEP and members[MAX_STEP] or ''
@@ -46,8 +46,8 @@ local function close_owner(p, a, i)
 end
 
 local function mark_lapsed(p, session)
-  redis.call('ZREM', p.tag .. 'sessions', session)
-  redis.call('ZADD', p.tag .. 'lapsed', string.format('%.0f', p.now), session)
+  call('ZREM', p.tag .. 'sessions', session)
+  call('ZADD', p.tag .. 'lapsed', format('%d', p.now), session)
   p.sessions[session] = 'lapsed'
   p.dirty = true
 end
@@ -81,7 +81,7 @@ end
 -- lapse() releases leases of one session whose time is over -> 1 when there may be more
 local function lapse(p)
   check_session_keys(p)
-  local due = redis.call('ZRANGEBYSCORE', p.tag .. 'sessions', '-inf', string.format('%.0f', p.now), 'LIMIT', 0, 1)
+  local due = call('ZRANGEBYSCORE', p.tag .. 'sessions', '-inf', format('%d', p.now), 'LIMIT', 0, 1)
   if #due == 0 then return 0 end
   local _, cursor = release_owned(p, due[1], '', {})
   if cursor == '' then mark_lapsed(p, due[1]) end

@@ -3,13 +3,13 @@
 local EVENT_BYTES = 48 -- of EVENT_FORMAT, before the detail
 
 local function first_offset(p)
-  local head = redis.call('XRANGE', p.tag .. 'events', '-', '+', 'COUNT', 1)[1]
+  local head = call('XRANGE', p.tag .. 'events', '-', '+', 'COUNT', 1)[1]
   if not head then return p.event + 1 end
   local last = tonumber(string.match(head[1], '^(%d+)-'))
   local fields = head[2]
   local events, n, at = fields[6], 0, 1
   while at <= #events do
-    local detail = struct.unpack('>I2', events, at + EVENT_BYTES - 2)
+    local detail = unpack_struct('>I2', events, at + EVENT_BYTES - 2)
     at = at + EVENT_BYTES + detail
     n = n + 1
   end
@@ -20,23 +20,23 @@ end
 local function describe_events(p, a, i)
   local committed, epoch = '-1', '0'
   if a[i] ~= '' then
-    local raw = redis.call('HGET', p.tag .. 'consumers', a[i])
+    local raw = call('HGET', p.tag .. 'consumers', a[i])
     if raw then
-      local o, e = struct.unpack('>I8I8', raw)
-      committed, epoch = string.format('%.0f', o), string.format('%.0f', e)
+      local o, e = unpack_struct('>I8I8', raw)
+      committed, epoch = format('%d', o), format('%d', e)
     end
   end
-  return { string.format('%.0f', first_offset(p)), string.format('%.0f', p.event), committed, epoch }
+  return { format('%d', first_offset(p)), format('%d', p.event), committed, epoch }
 end
 
 -- read_events(after, entries) -> { first, last, then entries: last offset, t, n, e ... }
 local function read_events(p, a, i)
   local first = first_offset(p)
   local after = tonumber(a[i])
-  if after < first - 1 then return refuse(REASON.TRIMMED, 'first_offset', string.format('%.0f', first)) end
-  local found = redis.call('XRANGE', p.tag .. 'events', string.format('%.0f-0', after + 1), '+', 'COUNT',
+  if after < first - 1 then return refuse(REASON.TRIMMED, 'first_offset', format('%d', first)) end
+  local found = call('XRANGE', p.tag .. 'events', format('%d-0', after + 1), '+', 'COUNT',
     tonumber(a[i + 1]))
-  local reply = { string.format('%.0f', first), string.format('%.0f', p.event) }
+  local reply = { format('%d', first), format('%d', p.event) }
   for k = 1, #found do
     local fields = found[k][2]
     local n = #reply
@@ -49,30 +49,30 @@ end
 local function commit_offset(p, a, i)
   expect(p, 'consumers', 'hash')
   local offset, epoch = tonumber(a[i + 1]), tonumber(a[i + 2])
-  local raw = redis.call('HGET', p.tag .. 'consumers', a[i])
+  local raw = call('HGET', p.tag .. 'consumers', a[i])
   local old, old_epoch = 0, 0
-  if raw then old, old_epoch = struct.unpack('>I8I8', raw) end
-  if epoch < old_epoch then return refuse(REASON.EPOCH, 'epoch', string.format('%.0f', old_epoch)) end
-  if offset > p.event then return refuse(REASON.INVALID, 'last_offset', string.format('%.0f', p.event)) end
+  if raw then old, old_epoch = unpack_struct('>I8I8', raw) end
+  if epoch < old_epoch then return refuse(REASON.EPOCH, 'epoch', format('%d', old_epoch)) end
+  if offset > p.event then return refuse(REASON.INVALID, 'last_offset', format('%d', p.event)) end
   offset = math.max(offset, old)
-  redis.call('HSET', p.tag .. 'consumers', a[i], struct.pack('>I8I8', offset, epoch))
+  call('HSET', p.tag .. 'consumers', a[i], pack('>I8I8', offset, epoch))
   p.dirty = true
-  return string.format('%.0f', offset)
+  return format('%d', offset)
 end
 
 -- trim_events(tail kept without consumers, events kept at most) -> { first offset, last offset, 1 when the cap cut }
 local function trim_events(p, a, i)
   local tail, cap = tonumber(a[i]), tonumber(a[i + 1])
-  local raw = redis.call('HVALS', p.tag .. 'consumers')
+  local raw = call('HVALS', p.tag .. 'consumers')
   local keep = p.event - tail
-  for k = 1, #raw do keep = math.min(keep, (struct.unpack('>I8', raw[k]))) end
+  for k = 1, #raw do keep = math.min(keep, (unpack_struct('>I8', raw[k]))) end
   local capped = 0
   if keep < p.event - cap then
     keep, capped = p.event - cap, 1
   end
   if keep > 0 then
     -- An entry is named by its last offset, so entries wholly at or below keep go.
-    redis.call('XTRIM', p.tag .. 'events', 'MINID', string.format('%.0f-0', keep + 1))
+    call('XTRIM', p.tag .. 'events', 'MINID', format('%d-0', keep + 1))
   end
-  return { string.format('%.0f', first_offset(p)), string.format('%.0f', p.event), capped }
+  return { format('%d', first_offset(p)), format('%d', p.event), capped }
 end

@@ -57,6 +57,7 @@ end
 -- (replica (8 bytes), then for each operation: verb, number of arguments, arguments)
 -- -> { now, next due time or '', woken (name key, ready jobs, ...), deleted (name keys), answer, answer, ... }
 local function run(tag, a, relief)
+  bind()
   local opened, p = pcall(open_partition, tag)
   if not opened then return redis.error_reply('DAMAGED ' .. tostring(p.damaged or p.err or p)) end
   local reply, n, i = { 0, '', {}, {} }, 4, 2
@@ -75,8 +76,8 @@ local function run(tag, a, relief)
     i = i + 2 + size
   end
   reply[3] = close_partition(p, a[1])
-  reply[1] = string.format('%.0f', p.now)
-  reply[2] = p.next_due and string.format('%.0f', p.next_due) or ''
+  reply[1] = format('%d', p.now)
+  reply[2] = p.next_due and format('%d', p.next_due) or ''
   reply[4] = p.deleted or {}
   return reply
 end
@@ -107,14 +108,15 @@ end
 redis.register_function{
   function_name = 'initialize_v1',
   callback = function(keys)
+    bind()
     local meta = keys[1] .. ':meta'
-    if redis.call('EXISTS', meta) == 1 then return 0 end
+    if call('EXISTS', meta) == 1 then return 0 end
     for _, name in ipairs({ 'jobs', 'names', 'queues', 'events' }) do
-      if redis.call('EXISTS', keys[1] .. ':' .. name) == 1 then
+      if call('EXISTS', keys[1] .. ':' .. name) == 1 then
         return redis.error_reply('DAMAGED meta is missing')
       end
     end
-    redis.call('HSET', meta, 'sequence', 0, 'event', 0, 'queue', 0, 'clock', 0)
+    call('HSET', meta, 'sequence', 0, 'event', 0, 'queue', 0, 'clock', 0)
     return 1
   end,
   flags = { 'allow-oom' },
