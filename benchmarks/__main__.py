@@ -6,16 +6,16 @@ and is gone afterwards.
 
 from __future__ import annotations
 
-import os
+import quintet_kit.grpc_poller  # noqa: F401 - before anything imports grpc
+
+# isort: split
+
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-
-# The load generator's own gRPC channel is to be as quick as those of the adapters; grpc reads this at its first import.
-os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener")
 
 import click
 from rich.console import Console

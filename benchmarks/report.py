@@ -31,7 +31,7 @@ from benchmarks.scenarios import (
 
 # Each column shows the process of that name; the server is whichever keeps the jobs.
 CPU_COLUMNS = {"load": ("load",), "adapter": ("adapter",), "core": ("core",), "server": ("redis", "beanstalkd")}
-CONSOLE_WIDTH_MIN = 120
+CONSOLE_WIDTH_MIN = 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +130,16 @@ def _cells(m: Measurement) -> Iterator[str]:
     yield _latencies(m.lifecycle_p50_us, m.lifecycle_p99_us)
     yield _latencies(m.operation_p50_us, m.operation_p99_us)
     for names in CPU_COLUMNS.values():
-        yield "".join(f"{m.cpu_us_per_operation[name]:.1f}" for name in names if name in m.cpu_us_per_operation)
+        yield "".join(_digits(m.cpu_us_per_operation[name]) for name in names if name in m.cpu_us_per_operation)
 
 
 def _latencies(p50_us: float, p99_us: float) -> str:
-    return f"{p50_us / 1000:.2f} / {p99_us / 1000:.2f}" if p99_us else ""
+    return f"{_digits(p50_us / 1000)} / {_digits(p99_us / 1000)}" if p99_us else ""
+
+
+def _digits(value: float) -> str:
+    """Three digits or so."""
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
 def _target_table(found: Sequence[Target]) -> Table:

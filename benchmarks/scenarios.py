@@ -22,8 +22,8 @@ SESSION = "Session stream"
 JOB_CENTRE = "Job Centre"
 TEXT_QUEUE = "text queue"
 BEANSTALKD_ALWAYS = "beanstalkd -f 0"
-PIPELINED = "Job Centre, one pipelining connection"
-PENDING = "Job Centre, {jobs:,} jobs pending"
+PIPELINED = "Job Centre, 1 pipelining"
+PENDING = "Job Centre, {jobs:,} pending"
 
 PENDING_LOOPS = 50
 

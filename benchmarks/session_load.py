@@ -122,9 +122,17 @@ class SessionLoad:
             self.stopping = True
             # What the loops still do until they end is counted apart.
             self.samples = Samples()
-            async with asyncio.timeout(STALL_SECONDS):
-                await self._ended.wait()
+            await self._wind_up()
         return samples
+
+    async def _wind_up(self) -> None:
+        ended = asyncio.ensure_future(self._ended.wait())
+        await asyncio.wait((ended, self._failed), timeout=STALL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if not ended.done():
+            ended.cancel()
+            if not self._failed.done():
+                raise TimeoutError(f"no answer from {self._target} for {STALL_SECONDS:.0f} s")
+            self._failed.result()
 
     async def _pass(self, seconds: float) -> None:
         """Let `seconds` go by, or raise what a loop failed with."""

@@ -16,6 +16,7 @@ from benchmarks.resp import RespConnection
 
 STOP_SECONDS = 60.0
 REWRITE_SECONDS = 60.0
+LOG_CHARACTERS_SHOWN = 3000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,9 @@ def quintet(directory: Path) -> Iterator[Stack]:
         process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
     try:
         yield _started(process, log)
+    except Exception as error:
+        error.add_note(f"quintet up said:\n{_tail(log)}")
+        raise
     finally:
         process.terminate()
         process.wait(STOP_SECONDS)
@@ -72,11 +76,15 @@ def _started(process: subprocess.Popen[bytes], log: Path) -> Stack:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
-        raise RuntimeError(f"quintet up did not start:\n{log.read_text(errors='replace')[-2000:]}")
+        raise RuntimeError("quintet up did not start")
     parts = json.loads(line)["parts"]
     return Stack(
         {name: part["pid"] for name, part in parts.items()}, {name: part["listening"] for name, part in parts.items()}
     )
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace")[-LOG_CHARACTERS_SHOWN:]
 
 
 @contextmanager
