@@ -43,5 +43,5 @@ def _rows(everything: Everything) -> Iterator[tuple[str, str, str, str]]:
         speaks = {listener.name: listener.speaks for listener in part.listeners}
         for name, address in child.listening.items():
             if name != METRICS:
-                yield name, address, metrics, speaks.get(name, "")
+                yield name, address, metrics, speaks.get(name, "gRPC, on this machine only")
     yield "redis", everything.redis.listening.get("redis", ""), "", f"append-only file in {everything.directory.path}"
