@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 from quintet_client import (
     Client,
-    InvalidArgumentError,
     JobNotFoundError,
     JobState,
     LeasedJob,
+    LimitExceededError,
     NewJob,
     NotLeasedError,
     PauseDirection,
@@ -224,10 +224,12 @@ async def test_an_unknown_queue_is_an_error_where_it_may_not_be_made(client: Cli
 
 
 async def test_a_request_that_breaks_a_rule_is_refused_on_either_way(client: Client) -> None:
-    with pytest.raises(InvalidArgumentError):
+    with pytest.raises(LimitExceededError) as on_session:
         await client.enqueue("q" * 5000, b"x")
-    with pytest.raises(InvalidArgumentError):
+    with pytest.raises(LimitExceededError) as on_call:
         await client.purge("q" * 5000)
+    assert on_session.value.metadata == on_call.value.metadata
+    assert on_call.value.metadata["limit"] == "queue"
 
 
 async def test_every_change_is_an_event_once_and_in_order(client: Client, queue: str) -> None:
@@ -299,7 +301,7 @@ async def test_a_worker_fed_by_many_ends_with_everything_done(client: Client, qu
 async def test_a_core_that_is_killed_and_comes_back_is_found_again(core: CorePart, client: Client, queue: str) -> None:
     job_id = await client.enqueue(queue, b"x")
     [job] = await client.dequeue(queue, lease_ms=600_000)
-    core.restart()
+    await asyncio.to_thread(core.restart)
     await client.acknowledge(job)
     with pytest.raises(JobNotFoundError):
         await client.get_job(job_id)

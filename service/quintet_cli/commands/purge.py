@@ -14,7 +14,7 @@ from quintet_cli.commands.output import Output
 @click.option(
     "--state",
     "states",
-    type=click.Choice([*JobState]),
+    type=click.Choice([state.value for state in JobState]),
     multiple=True,
     help="Only jobs in this state; may be given many times.  [default: ready, delayed and dead]",
 )
