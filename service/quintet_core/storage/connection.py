@@ -58,6 +58,7 @@ class RedisConnection:
         self._pipeline = pipeline
         self._task: asyncio.Task[None] | None = None
         self._is_attached = False
+        self._is_closing = False
         self._logged_at = float("-inf")
         self.attached: list[Callable[[], None]] = []
         self.lost: list[Callable[[], None]] = []
@@ -94,6 +95,7 @@ class RedisConnection:
 
     async def close(self) -> None:
         """Drop the connection for good."""
+        self._is_closing = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
@@ -175,7 +177,8 @@ class RedisConnection:
         message = f"Redis does not write to disk before it answers: {why}" if why else ""
         self._pipeline.detach(refusal(reason, message))
         if was_attached:
-            get_logger().warning("redis_detached", reason=reason.name)
+            log = get_logger()
+            (log.info if self._is_closing else log.warning)("redis_detached", reason=reason.name)
             for listener in self.lost:
                 listener()
 
