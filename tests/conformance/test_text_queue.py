@@ -168,18 +168,21 @@ class TestGet:
         assert (len(taken), set(taken)) == (40, ids)
 
     def test_of_a_client_known_to_be_gone_is_undone(self, stack: Stack, text: TextClient, queue: str) -> None:
-        """A reset can be late: then the answer was written, and the lease stands. So many tries, most undone."""
         text.add(queue, b"x")
         connection = connect(text.address)
         stack.core.freeze()
         try:
             connection.sendall(f"GET {queue}\n".encode())
-            before = stack.text_queue.metrics()["quintet_adapter_connections"]
+            until(lambda: stack.text_queue.metrics()["quintet_adapter_operations_in_flight"] > 0, "the GET to be sent")
+            connections = stack.text_queue.metrics()["quintet_adapter_connections"]
             reset(connection)
-            until(lambda: stack.text_queue.metrics()["quintet_adapter_connections"] < before, "the reset to be noticed")
+            until(
+                lambda: stack.text_queue.metrics()["quintet_adapter_connections"] < connections,
+                "the reset to be noticed",
+            )
         finally:
             stack.core.thaw()
-        until(lambda: text.get(queue) is not None, "the job to come back")
+        until(lambda: text.ask(f"GET {queue}\n".encode()).endswith(b" 1 x"), "the job to come back")
 
 
 class TestAck:
