@@ -153,7 +153,7 @@ class Loop:
         self._enqueue = wire.EnqueueRequest(
             namespace=run.namespace, queue=run.queue, jobs=[NewJob(payload=run.payload)], create_if_missing=True
         )
-        self._dequeue = wire.DequeueRequest(namespace=run.namespace, queues=[run.queue], wait_ms=-1, lease_ms=60_000)
+        self._dequeue = wire.DequeueRequest(namespace=run.namespace, queues=[run.queue], lease_ms=60_000)
         self._started = 0.0
 
     def put(self) -> None:
@@ -166,7 +166,13 @@ class Loop:
             self._session.submit_dequeue(self._owner, self._dequeue, self._acknowledge)
 
     def _acknowledge(self, result: SessionResult) -> None:
-        if not self._run.failed(result):
+        if self._run.failed(result):
+            return
+        if not result.dequeue.jobs:
+            # Each loop puts before it takes, so only a stranger can have taken the job: wait for another.
+            waiting = wire.DequeueRequest(namespace=self._run.namespace, queues=[self._run.queue], wait_ms=1000)
+            self._session.submit_dequeue(self._owner, waiting, self._acknowledge)
+        else:
             job = result.dequeue.jobs[0]
             request = wire.AcknowledgeRequest(namespace=self._run.namespace, id=job.id, token=job.lease.token)
             self._session.submit_acknowledge(self._owner, request, self._done)

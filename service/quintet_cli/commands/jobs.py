@@ -6,7 +6,7 @@ import click
 from quintet_client import Client, Job, JobState
 
 from quintet_cli.commands.connected import connected
-from quintet_cli.commands.output import Output, job_record
+from quintet_cli.commands.output import STATES, Output, job_record
 
 _PAGE_JOBS_MAX = 1000
 
@@ -14,7 +14,7 @@ _PAGE_JOBS_MAX = 1000
 @click.command()
 @click.argument("queue", required=False)
 @click.option("--id", "ids", type=int, multiple=True, help="Show these jobs instead, wherever they are.")
-@click.option("--state", type=click.Choice([state.value for state in JobState]), default=JobState.READY.value, show_default=True)
+@click.option("--state", type=click.Choice(STATES), default="ready", show_default=True)
 @click.option("--limit", type=click.IntRange(min=0), default=100, show_default=True, help="0: all of them.")
 @click.option("--payloads/--no-payloads", default=True, help="Without them the last failure is shown.")
 @connected

@@ -10,11 +10,13 @@ from typing import Any
 
 import click
 import msgspec
-from quintet_client import Job
+from quintet_client import Job, JobState
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+STATES = tuple(state.value for state in JobState)
+"""What --state takes. (Of an enum, click would take the names, in capitals.)"""
 _WIDTH_WITHOUT_TERMINAL = 160
 _PAYLOAD_SHOWN_MAX = 60
 

@@ -13,7 +13,7 @@ from quintet_cli.commands.queues import paused, record
 
 @click.command()
 @click.argument("queue")
-@click.option("--direction", type=click.Choice([direction.value for direction in PauseDirection]), default=PauseDirection.BOTH.value, show_default=True)
+@click.option("--direction", type=click.Choice(["in", "out", "both"]), default="both", show_default=True)
 @click.option("--for", "duration", type=Duration(), default=0, help="How long.  [default: until resumed]")
 @connected
 async def pause(client: Client, output: Output, queue: str, direction: str, duration: int) -> None:

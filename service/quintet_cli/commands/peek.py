@@ -7,13 +7,13 @@ from quintet_client import Client, JobState
 
 from quintet_cli.commands import exit_codes
 from quintet_cli.commands.connected import connected
-from quintet_cli.commands.output import Output
+from quintet_cli.commands.output import STATES, Output
 
 
 @click.command()
 @click.argument("queue")
 @click.option("-n", "--jobs", "jobs_max", type=click.IntRange(1, 100), default=1, show_default=True)
-@click.option("--state", type=click.Choice([state.value for state in JobState]), default=JobState.READY.value, show_default=True)
+@click.option("--state", type=click.Choice(STATES), default="ready", show_default=True)
 @connected
 async def peek(client: Client, output: Output, queue: str, jobs_max: int, state: str) -> int:
     """Show the next jobs of QUEUE without taking them. Exit code 1: there are none."""

@@ -6,7 +6,7 @@ import click
 from quintet_client import Client, JobState
 
 from quintet_cli.commands.connected import connected
-from quintet_cli.commands.output import Output
+from quintet_cli.commands.output import STATES, Output
 
 
 @click.command()
@@ -14,7 +14,7 @@ from quintet_cli.commands.output import Output
 @click.option(
     "--state",
     "states",
-    type=click.Choice([state.value for state in JobState]),
+    type=click.Choice(STATES),
     multiple=True,
     help="Only jobs in this state; may be given many times.  [default: ready, delayed and dead]",
 )

@@ -13,7 +13,7 @@ _JOBS_AT_A_TIME = 1000
 
 @click.command()
 @click.argument("queue")
-@click.option("--state", type=click.Choice([JobState.DEAD.value, JobState.DELAYED.value]), default=JobState.DEAD.value, show_default=True)
+@click.option("--state", type=click.Choice(["dead", "delayed"]), default="dead", show_default=True)
 @click.option("--id", "ids", type=int, multiple=True, help="Only these jobs.")
 @click.option("--failure", "failure_reason_contains", default="", help="Only jobs whose last failure contains this.")
 @click.option("--max", "jobs_max", type=click.IntRange(min=1), help="At most so many.")
