@@ -153,14 +153,31 @@ class Pipeline:
         link = self._link
         if self._awaited or link is None or not (self._queued or self._relieved):
             return
-        groups = self._relieved + self._gather()
+        groups, packed = self._pack_all(self._relieved + self._gather())
         self._relieved = []
+        if not groups:
+            self._flush_again()
+            return
         self._flushes += 1
         self._awaited = len(groups)
         self._sent_at = perf_counter()
         self._batch = (sum(len(group.operations) for group in groups), len(groups))
         self._watchdog = self._loop.call_later(self._timeout_s, link.abort)
-        link.send_all([self._pack(group) for group in groups], [self._receiver(group) for group in groups])
+        link.send_all(packed, [self._receiver(group) for group in groups])
+
+    def _pack_all(self, groups: list[_Group]) -> tuple[list[_Group], list[bytes]]:
+        """What can be sent. An argument that cannot be packed is our own fault, and its group's alone."""
+        sound: list[_Group] = []
+        packed: list[bytes] = []
+        for group in groups:
+            try:
+                packed.append(self._pack(group))
+                sound.append(group)
+            except (TypeError, ValueError) as error:
+                why = refusal(Reason.INTERNAL, what=f"{type(error).__name__} {error}")
+                for operation in group.operations:
+                    operation.on_answer(why)
+        return sound, packed
 
     def _gather(self) -> list[_Group]:
         queued = self._queued
@@ -215,6 +232,10 @@ class Pipeline:
             why = _refusal_for(reply)
             for operation in group.operations:
                 operation.on_answer(why)
+        self._flush_again()
+
+    def _flush_again(self) -> None:
+        """Send what came meanwhile, once nothing is on its way."""
         if not self._awaited and (self._queued or self._relieved) and not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._flush)
