@@ -29,9 +29,10 @@ Step = Callable[[], Awaitable[object]]
 class StopSignal:
     """Set by the first SIGTERM or SIGINT (or by `set`): drain now. The second signal ends the process at once."""
 
-    def __init__(self, at_once: Callable[[int], object] | None = None) -> None:
+    def __init__(self) -> None:
         self._event = asyncio.Event()
-        self._at_once = at_once or _end_process
+        self.at_once: Callable[[int], object] = end_process
+        """What the second signal does, given its number. Nothing is lost by ending: all state is in Redis."""
 
     def wait(self) -> Awaitable[object]:
         """Return when the process shall stop."""
@@ -48,21 +49,17 @@ class StopSignal:
     def on_signal(self, number: int) -> None:
         """The signal handler: the first drains, every later one ends at once."""
         if self._event.is_set():
-            self._at_once(number)
+            self.at_once(number)
             return
         get_logger().info("stop_requested", signal=signal.Signals(number).name)
         self._event.set()
 
 
-def run(main: Callable[[StopSignal], Awaitable[int]], *, at_once: Callable[[int], object] | None = None) -> int:
-    """Run `main` under uvloop with SIGTERM and SIGINT turned into its `StopSignal`; returns main's exit code.
-
-    `at_once(signal)` replaces what the second signal does (by default the process ends with 128 + signal; nothing
-    is lost by that, all state being in Redis).
-    """
+def run(main: Callable[[StopSignal], Awaitable[int]]) -> int:
+    """Run `main` under uvloop with SIGTERM and SIGINT turned into its `StopSignal`; returns main's exit code."""
 
     async def with_signals() -> int:
-        stop = StopSignal(at_once)
+        stop = StopSignal()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.on_signal, number)
@@ -123,6 +120,7 @@ def write_ready_file(path: Path, listening: Mapping[str, str]) -> None:
     draft.replace(path)
 
 
-def _end_process(number: int) -> NoReturn:
+def end_process(number: int) -> NoReturn:
+    """End now with 128 + signal number, as a shell shows a process that a signal ended."""
     sys.stderr.flush()
     os._exit(128 + number)

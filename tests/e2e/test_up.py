@@ -74,6 +74,8 @@ def test_a_second_signal_ends_it_at_once_and_its_children_with_it(tmp_path: Path
             assert any(line.startswith("Stopping") for line in running.process.stderr)
             running.process.send_signal(signal.SIGINT)
         assert running.process.wait() == 128 + signal.SIGINT
+        socket_path = running.parts["redis"]["listening"]["redis"].removeprefix("unix:")
+        assert not Path(socket_path).parent.exists()
 
 
 def test_a_port_that_is_taken_is_named_before_anything_starts(tmp_path: Path) -> None:

@@ -4,11 +4,12 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import click
 from quintet_kit import logs
-from quintet_kit.lifecycle import StopSignal, run
+from quintet_kit.lifecycle import StopSignal, end_process, run
 from quintet_kit.settings import load_or_exit, variable_of
 from rich.console import Console
 
@@ -56,6 +57,7 @@ async def _run(settings: UpSettings, stop: StopSignal, *, as_json_line: bool) ->
     console = Console(stderr=True)
     try:
         async with opened(settings) as everything:
+            stop.at_once = partial(_end_at_once, everything)
             if await _start(everything, stop, console):
                 _show(everything, as_json_line=as_json_line)
                 await stop.wait()
@@ -83,6 +85,12 @@ async def _start(everything: Everything, stop: StopSignal, console: Console) -> 
             return False
         starting.result()
         return True
+
+
+def _end_at_once(everything: Everything, signal_number: int) -> None:
+    """The kernel ends the children when this process is gone; the lock stays with Redis until it is."""
+    everything.directory.remove_runtime()
+    end_process(signal_number)
 
 
 async def _wait(stop: StopSignal) -> None:

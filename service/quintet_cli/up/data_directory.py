@@ -56,9 +56,13 @@ class DataDirectory:
         _write(lock, _Holder(pid=os.getpid(), runtime=str(runtime)))
         return cls(path, lock, runtime)
 
+    def remove_runtime(self) -> None:
+        """Remove the runtime directory."""
+        shutil.rmtree(self.runtime, ignore_errors=True)
+
     def close(self) -> None:
         """Remove the runtime directory and let go of the lock."""
-        shutil.rmtree(self.runtime, ignore_errors=True)
+        self.remove_runtime()
         os.close(self.lock)
 
 
