@@ -24,6 +24,9 @@ class Member(Protocol):
     def go_on(self) -> None:
         """The session takes requests again."""
 
+    def session_connected(self) -> None:
+        """The session is connected again."""
+
     def leases_lost(self) -> None:
         """Every owner lease is gone."""
 
@@ -57,10 +60,12 @@ class Adapter:
         self._spare_owners: list[int] = []
         self._unflushed: list[Member] = []
         self._held: deque[Member] = deque()
+        self._disconnected: list[Member] = []
         self._empty = asyncio.Event()
         self._empty.set()
         self._finishing = False
         session.on_leases_lost(self._leases_lost)
+        session.on_connected(self._session_connected)
         metrics.connections.set_function(lambda: float(len(self._members)))
         metrics.session_connected.set_function(lambda: float(session.connected))
         metrics.in_flight.set_function(lambda: float(session.in_flight))
@@ -110,6 +115,15 @@ class Adapter:
             self._held.popleft().go_on()
         if self._held:
             self.session.on_writable(self._session_writable)
+
+    def tell_connected(self, member: Member) -> None:
+        """Calls `member.session_connected` once, when the session is connected again."""
+        self._disconnected.append(member)
+
+    def _session_connected(self) -> None:
+        members, self._disconnected = self._disconnected, []
+        for member in members:
+            member.session_connected()
 
     # Owners.
 

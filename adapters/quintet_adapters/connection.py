@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from quintet.v1.queue_service_pb2 import DequeueRequest
-from quintet.v1.session_service_pb2 import SessionResult
+from quintet.v1.session_service_pb2 import KeepLeases, SessionResult
 
 from quintet_adapters.adapter import NO_OWNER, Adapter
 from quintet_adapters.messages import Request, RequestMessage, is_in_doubt
@@ -42,8 +42,10 @@ _HOLD_SESSION: Final = 1
 _HOLD_OUTPUT: Final = 2
 """The client does not read its answers."""
 _HOLD_OWNER: Final = 4
-"""The owner is to be replaced once nothing is under way."""
+"""The owner may hold a job that nobody knows of: that is settled first."""
 _HOLD_SUBMITS: Final = _HOLD_SESSION | _HOLD_OWNER
+
+_SETTLE_AGAIN_S: Final = 0.2
 
 
 def _without_wait(message: RequestMessage) -> RequestMessage:
@@ -151,6 +153,10 @@ class Connection:
         """The session takes requests again."""
         self._let_go(_HOLD_SESSION)
 
+    def session_connected(self) -> None:
+        """The core can be told of leases again."""
+        self._settle_doubt()
+
     def leases_lost(self) -> None:
         """Closes the connection if its client works under a lease, or may be about to."""
         if self._conversation.owner_leases and (self._conversation.holds_leases or self._leases_in_flight):
@@ -224,24 +230,42 @@ class Connection:
             self._settle_owner()
             return
         if self._holds & _HOLD_OWNER:
-            self._replace_owner()
+            self._settle_doubt()
         self._act()
 
-    def _doubt_owner(self) -> None:
-        """The owner may hold a job that nobody knows of: it must be closed for the job to come back."""
-        self._adapter.metrics.doubts.count += 1
-        if self._conversation.holds_leases:
-            self._conversation.finish()
-        else:
-            self._hold(_HOLD_OWNER)
+    # Doubt: the answer to a dequeue was lost on the way, so that the owner may hold a job that nobody knows of.
 
-    def _replace_owner(self) -> None:
-        if self._conversation.holds_leases:
-            # Brought by another dequeue that was under way at the same time.
-            self._conversation.finish()
-        elif not self._in_flight:
+    def _doubt_owner(self) -> None:
+        self._adapter.metrics.doubts.count += 1
+        self._hold(_HOLD_OWNER)
+
+    def _settle_doubt(self) -> None:
+        """Once nothing is under way: a client without jobs gets a new owner, one with jobs keeps just these.
+
+        The client's requests wait meanwhile: until the core and its store are back, at most as long as the session
+        lives, for then a client with jobs is disconnected.
+        """
+        if self._in_flight or self._parted:
+            return
+        if not self._conversation.holds_leases:
             self._close_owner()
             self._let_go(_HOLD_OWNER)
+        elif self._adapter.session.connected:
+            self._in_flight += 1
+            known = KeepLeases(ids=self._conversation.leased_ids)
+            self._adapter.session.submit_keep_leases(self._owner, known, self._leases_kept)
+        else:
+            self._adapter.tell_connected(self)
+
+    def _leases_kept(self, result: SessionResult) -> None:
+        self._in_flight -= 1
+        if not result.HasField("failure"):
+            self._let_go(_HOLD_OWNER)
+        elif is_in_doubt(result.failure):
+            self._adapter.loop.call_later(_SETTLE_AGAIN_S, self._settle_doubt)
+        else:
+            self._conversation.finish()
+            self._act()
 
     def _close_owner(self) -> None:
         if self._owner != NO_OWNER:

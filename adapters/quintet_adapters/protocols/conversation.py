@@ -11,7 +11,7 @@ Inputs                                  Outputs
     wake()   (wake_after_ms passed)         end             set when the conversation is over
     expire() (lifetime_ms passed)           wake_after_ms   when to call `wake`
     hold() / resume()                       wants_input     whether to go on reading
-    lose_client()                           holds_leases    owner leases that the client works under
+    lose_client()                           leased_ids      jobs that the client works on under owner leases
     finish()
 """
 
@@ -20,6 +20,7 @@ from __future__ import annotations
 import abc
 import enum
 from collections import deque
+from collections.abc import Collection
 from typing import ClassVar
 
 from quintet.v1.session_service_pb2 import SessionResult
@@ -56,9 +57,14 @@ class Conversation(abc.ABC):
         self.wants_input = True
 
     @property
+    def leased_ids(self) -> Collection[int]:
+        """Jobs that the client works on under leases of its owner."""
+        return ()
+
+    @property
     def holds_leases(self) -> bool:
-        """Whether the client works on something under a lease of its owner."""
-        return False
+        """Whether there are any."""
+        return bool(self.leased_ids)
 
     @abc.abstractmethod
     def receive(self, data: bytes) -> None:

@@ -9,7 +9,7 @@ carries out the operations of one owner in the order sent. Two things wait:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from typing import ClassVar, Final
 
@@ -93,8 +93,8 @@ class JobCentre(Conversation):
         self._finishing = False
 
     @property
-    def holds_leases(self) -> bool:
-        return bool(self._leases)
+    def leased_ids(self) -> Collection[int]:
+        return self._leases.keys()
 
     # Inputs.
 

@@ -20,7 +20,7 @@ from quintet.v1.queue_service_pb2 import (
     ReleaseResponse,
 )
 from quintet.v1.reason_pb2 import REASON_UNAVAILABLE
-from quintet.v1.session_service_pb2 import Failure, SessionOperation, SessionResult
+from quintet.v1.session_service_pb2 import Failure, KeepLeasesResponse, SessionOperation, SessionResult
 from quintet_adapters.adapter import Adapter
 from quintet_adapters.metrics import AdapterMetrics
 from quintet_adapters.protocols.conversation import Conversation
@@ -148,6 +148,10 @@ def unavailable() -> SessionResult:
     return SessionResult(failure=Failure(reason=REASON_UNAVAILABLE, message="Redis is away"))
 
 
+def kept() -> SessionResult:
+    return SessionResult(keep_leases=KeepLeasesResponse(released=1))
+
+
 async def answer(streams: Streams) -> dict[str, object]:
     line = await streams[0].readline()
     return dict(json.loads(line))
@@ -190,8 +194,8 @@ class TestDoubt:
     async def test_of_a_client_without_jobs_gives_it_a_new_owner(self, job_centre: Served) -> None:
         answer_dequeues(job_centre.core, unavailable(), gives(7))
         streams = await job_centre.connect()
-        streams[1].write(GET + PUT + GET)
-        assert [(await answer(streams))["status"] for _ in range(3)] == ["error", "ok", "ok"]
+        streams[1].write(GET + PUT)
+        assert [(await answer(streams))["status"] for _ in range(2)] == ["error", "ok"]
         (closed,) = await job_centre.until_asked("close_owner")
         owners = [operation.owner for operation in job_centre.operations("dequeue")]
         assert closed.owner == owners[0]
@@ -206,15 +210,55 @@ class TestDoubt:
         owners = [operation.owner for operation in job_centre.operations("dequeue")]
         assert len(set(owners)) == 2
 
-    async def test_of_a_client_with_jobs_closes_its_connection_after_the_answer(self, job_centre: Served) -> None:
-        answer_dequeues(job_centre.core, gives(7), unavailable())
+    async def test_of_a_client_with_jobs_leaves_it_these_and_gives_back_the_rest(self, job_centre: Served) -> None:
+        answer_dequeues(job_centre.core, gives(7), unavailable(), gives(8))
+        script(job_centre.core, "keep_leases", lambda _: kept())
+        streams = await job_centre.connect()
+        streams[1].write(GET + GET + GET)
+        assert [(await answer(streams))["status"] for _ in range(3)] == ["ok", "error", "ok"]
+        (keep,) = await job_centre.until_asked("keep_leases")
+        assert list(keep.keep_leases.ids) in ([7], [7, 8])
+        streams[1].write(b'{"request":"delete","id":7}\n')
+        assert (await answer(streams))["status"] == "ok"
+        assert len({operation.owner for operation in job_centre.core.operations if operation.owner}) == 1
+
+    async def test_is_settled_with_the_core_before_the_client_goes_on(self, job_centre: Served) -> None:
+        answer_dequeues(job_centre.core, gives(7), unavailable(), gives(8))
+        keeps = [unavailable(), kept()]
+        script(job_centre.core, "keep_leases", lambda _: keeps.pop(0))
+        streams = await job_centre.connect()
+        for status in ("ok", "error", "ok"):
+            streams[1].write(GET)
+            assert (await answer(streams))["status"] == status
+        verbs = [verb for verb in job_centre.verbs() if verb != "heartbeat"]
+        assert verbs == ["dequeue", "dequeue", "keep_leases", "keep_leases", "dequeue"]
+
+    async def test_from_a_broken_stream_is_settled_after_the_resume(self, job_centre: Served) -> None:
+        answer_dequeues(job_centre.core, gives(7))
+        script(job_centre.core, "keep_leases", lambda _: kept())
         streams = await job_centre.connect()
         streams[1].write(GET)
         assert (await answer(streams))["id"] == 7
+        streams[1].write(WAIT)
+        await job_centre.until_asked("dequeue", 2)
+        await job_centre.core.break_streams()
+        assert (await answer(streams))["status"] == "error"
+        streams[1].write(PUT)
+        assert (await answer(streams))["status"] == "ok"
+        (keep,) = job_centre.operations("keep_leases")
+        assert (list(keep.keep_leases.ids), job_centre.core.opens[-1].resume_session) == ([7], 1)
+
+    async def test_ends_with_the_session_which_closes_the_client(self, job_centre: Served) -> None:
+        answer_dequeues(job_centre.core, gives(7))
+        streams = await job_centre.connect()
         streams[1].write(GET)
+        assert (await answer(streams))["id"] == 7
+        streams[1].write(WAIT)
+        await job_centre.until_asked("dequeue", 2)
+        job_centre.core.sessions.clear()
+        await job_centre.core.break_streams()
         assert (await answer(streams))["status"] == "error"
         assert await streams[0].read() == b""
-        assert len(await job_centre.until_asked("close_owner")) == 1
 
     async def test_does_not_arise_while_the_core_is_away(self, job_centre: Served) -> None:
         answer_dequeues(job_centre.core, gives(7))
