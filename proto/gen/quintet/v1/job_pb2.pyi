@@ -185,7 +185,9 @@ Global___Lease: _TypeAlias = Lease  # noqa: Y015
 
 @_typing.final
 class Job(_message.Message):
-    """A job as it stands. Instants are epoch milliseconds of Redis's clock."""
+    """A job as it stands. Instants are epoch milliseconds of Redis's clock. Numbers that every job has are of fixed width:
+    they are written and read by the thousand.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
