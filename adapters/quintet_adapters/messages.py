@@ -125,9 +125,9 @@ REASON_TEXTS: Final[dict[int, str]] = {
 """What a client reads about each reason of the API: one line, stable."""
 
 _LIMIT_TEXTS: Final[dict[int, str]] = {
-    reason_pb2.REASON_PAYLOAD_TOO_LARGE: "{text}: at most {limit} bytes",
-    reason_pb2.REASON_LIMIT_EXCEEDED: "{text}: at most {limit}",
-    reason_pb2.REASON_QUEUE_FULL: "{text}: at most {limit} jobs",
+    reason_pb2.REASON_PAYLOAD_TOO_LARGE: "{text}: at most {max} bytes",
+    reason_pb2.REASON_LIMIT_EXCEEDED: "{text}: at most {max}",
+    reason_pb2.REASON_QUEUE_FULL: "{text}: at most {max} jobs",
 }
 
 
@@ -135,9 +135,9 @@ def explain(failure: Failure) -> str:
     """One line for the client: stable words per reason, with the limit where one was passed."""
     reason = failure.reason
     text = REASON_TEXTS.get(reason, "internal error")
-    limit = failure.metadata.get("limit") if reason in _LIMIT_TEXTS else None
+    limit = failure.metadata.get("max") if reason in _LIMIT_TEXTS else None
     if limit:
-        return _LIMIT_TEXTS[reason].format(text=text, limit=limit)
+        return _LIMIT_TEXTS[reason].format(text=text, max=limit)
     if reason == reason_pb2.REASON_INVALID_ARGUMENT and failure.message:
         return f"{text}: {' '.join(failure.message.split())}"
     return text

@@ -79,6 +79,8 @@ class JobCentre(Conversation):
         super().__init__(counts)
         self._reader = reader
         self._limits = limits = reader.limits
+        self._requests_max = limits.requests_max
+        self._bytes_max = limits.bytes_max
         self._namespace = reader.namespace
         self._lines = LineBuffer(limits.line_bytes_max)
         self._turns: deque[_Turn] = deque()
@@ -89,6 +91,8 @@ class JobCentre(Conversation):
         self._gets = 0
         self._gets_max = 16
         self._holding = False
+        self._stalled = False
+        """Lines may wait to be taken: something held them back when last they were looked at."""
         self._ended = False
         self._finishing = False
 
@@ -99,7 +103,12 @@ class JobCentre(Conversation):
     # Inputs.
 
     def receive(self, data: bytes) -> None:
-        if self.end is None and not self._finishing:
+        if self.end is not None or self._finishing:
+            return
+        if not self._stalled and self._lines.is_one_line(data):
+            self._take(data[:-1])
+            self._stalled = self._is_held()
+        else:
             self._lines.feed(data)
             self._advance()
 
@@ -115,7 +124,7 @@ class JobCentre(Conversation):
         self._advance()
 
     def hold(self) -> None:
-        self._holding = True
+        self._holding = self._stalled = True
 
     def resume(self) -> None:
         self._holding = False
@@ -129,18 +138,21 @@ class JobCentre(Conversation):
         request.answer = request.on_result(request, result)
         if request is self._turns[0]:
             self._write_answers()
-        return self._advance()
+        if self._stalled or self._ended or self._finishing:
+            self._advance()
+        return None
 
     # Lines.
 
     def _advance(self) -> None:
         """Takes lines while nothing holds them back, and ends when nothing is left to do."""
-        while not self._is_held():
+        while not (stalled := self._is_held()):
             line = self._lines.next_line()
             if line is None:
                 break
             self._take(line)
-        self.wants_input = not self._is_held() or self._lines.waiting_bytes < _UNREAD_BYTES_MAX
+        self._stalled = stalled
+        self.wants_input = not stalled or self._lines.waiting_bytes < _UNREAD_BYTES_MAX
         if self._ended or self._finishing:
             self._end_when_done()
 
@@ -149,8 +161,8 @@ class JobCentre(Conversation):
             self._holding
             or self._waiting is not None
             or self._abort is not None
-            or len(self._turns) >= self._limits.requests_max
-            or self._turn_bytes >= self._limits.bytes_max
+            or len(self._turns) >= self._requests_max
+            or self._turn_bytes >= self._bytes_max
             or self._gets >= self._gets_max
             or self.end is not None
         )

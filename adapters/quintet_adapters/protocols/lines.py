@@ -32,6 +32,17 @@ class LineBuffer:
         """Bytes that nobody has looked at yet."""
         return len(self._chunk) - self._position
 
+    def is_one_line(self, data: bytes) -> bool:
+        """Whether these next bytes are just one line within the limit, so that they need not be fed."""
+        size = len(data) - 1
+        return (
+            data.find(b"\n") == size >= 0
+            and size <= self._line_bytes_max
+            and self._position >= len(self._chunk)
+            and not self._partial
+            and not self._skipping
+        )
+
     @property
     def is_drained(self) -> bool:
         """Nothing is left but perhaps the beginning of a line."""
@@ -49,6 +60,8 @@ class LineBuffer:
         """The next whole line without its newline, or None when more bytes are needed."""
         while True:
             start = self._position
+            if start >= len(self._chunk):
+                return None
             end = self._chunk.find(b"\n", start)
             if end < 0:
                 return self._keep_beginning()

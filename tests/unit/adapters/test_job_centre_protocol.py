@@ -127,7 +127,7 @@ class TestPut:
         error_in(play().client_sends(put(job='{"a":' + "[" * 100_000 + "]" * 100_000 + "}")).written)
 
     def test_names_the_limit_that_a_job_passed(self) -> None:
-        result = failed(reason_pb2.REASON_PAYLOAD_TOO_LARGE, limit="4194304")
+        result = failed(reason_pb2.REASON_PAYLOAD_TOO_LARGE, max="4194304")
         assert "4194304" in error_in(play().client_sends(put()).core_answers(result).written)
 
 

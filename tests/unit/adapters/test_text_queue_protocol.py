@@ -222,7 +222,7 @@ class TestAnythingElse:
         assert written == b"ERROR " + REASON_TEXTS[int(reason)].encode()
 
     def test_too_much_data_for_the_queue_names_the_limit(self) -> None:
-        result = failed(reason_pb2.REASON_PAYLOAD_TOO_LARGE, limit="10")
+        result = failed(reason_pb2.REASON_PAYLOAD_TOO_LARGE, max="10")
         assert play().client_sends(b"ADD q 0 ").core_answers(result).written == b"ERROR job too large: at most 10 bytes"
 
 
