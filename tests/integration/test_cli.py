@@ -94,6 +94,22 @@ def test_every_line_is_a_job(cli: Cli, queue: str) -> None:
     assert [job["payload"] for job in listed] == [f"line {number}" for number in range(1000)]
 
 
+def test_lines_of_a_slow_pipe_are_put_as_they_come(cli: Cli, queue: str) -> None:
+    arguments = cli.command("put", queue, "--lines", "--json")
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as putting:
+        assert putting.stdin is not None
+        assert putting.stdout is not None
+        for line in (b"one", b"two"):
+            putting.stdin.write(line + b"\n")
+            putting.stdin.flush()
+            assert json.loads(putting.stdout.readline())["queue"] == queue
+        putting.send_signal(signal.SIGINT)
+        assert putting.wait(SECONDS_MAX) == 130
+        assert putting.stderr is not None
+        assert putting.stderr.read() == b""
+    assert [job["payload"] for job in cli.records("jobs", queue)] == ["one", "two"]
+
+
 def test_a_payload_that_is_no_text_is_shown_in_base64(cli: Cli, queue: str) -> None:
     cli.text("put", queue, stdin=b"\xff\xfe")
     [job] = cli.records("take", queue)
@@ -188,8 +204,8 @@ def test_a_core_that_is_away_is_one_sentence_and_exit_code_4(tmp_path: Path) -> 
     ],
     ids=" ".join,
 )
-def test_a_wrong_command_line_is_exit_code_2(cli: Cli, arguments: tuple[str, ...]) -> None:
-    wrong = cli.run(*arguments)
+def test_a_wrong_command_line_is_exit_code_2(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    wrong = Cli(f"unix:{tmp_path / 'nobody.sock'}").run(*arguments)
     assert wrong.returncode == 2
     assert b"Usage:" in wrong.stderr
     assert b"Traceback" not in wrong.stderr

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import click
 import uvloop
@@ -19,6 +20,7 @@ from quintet_cli.commands.output import Output
 TARGET = "127.0.0.1:50051"
 
 Body = Callable[..., Awaitable[int | None]]
+Prepare = Callable[..., dict[str, Any]]
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
@@ -59,12 +61,30 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
 )
 
 
-def connected(body: Body) -> Callable[..., None]:
+@overload
+def connected(body: Body) -> Callable[..., None]: ...
+
+
+@overload
+def connected(*, prepare: Prepare) -> Callable[[Body], Callable[..., None]]: ...
+
+
+def connected(body: Body | None = None, *, prepare: Prepare | None = None) -> Callable[..., Any]:
     """Makes coroutine `body(client, output, **options)` the body of a click command.
+
+    `prepare` is called before there is a connection, with those options that it names; what it returns replaces
+    options. It may raise a click.UsageError.
 
     Its result is the exit code (None: 0). A `QuintetError` becomes one sentence on stderr and an exit code
     (`quintet_cli.commands.exit_codes`), with `--json` one object {"error", "message", "retryable", ...}.
     """
+
+    if body is None:
+        return functools.partial(_connected, prepare=prepare)
+    return _connected(body, prepare)
+
+
+def _connected(body: Body, prepare: Prepare | None) -> Callable[..., None]:
 
     @functools.wraps(body)
     def command(
@@ -79,6 +99,9 @@ def connected(body: Body) -> Callable[..., None]:
         as_json: bool,
         **options: Any,
     ) -> None:
+        if prepare is not None:
+            wanted = inspect.signature(prepare).parameters
+            options |= prepare(**{name: value for name, value in options.items() if name in wanted})
         credentials = Credentials(
             root_certificates=_content(ca_file),
             certificate_chain=_content(cert_file),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 from quintet_client import Client, Job, JobState
 
@@ -11,13 +13,19 @@ from quintet_cli.commands.output import STATES, Output, job_record
 _PAGE_JOBS_MAX = 1000
 
 
+def _check(queue: str | None, ids: tuple[int, ...]) -> dict[str, Any]:
+    if queue is None and not ids:
+        raise click.UsageError("name a QUEUE, or give --id")
+    return {}
+
+
 @click.command()
 @click.argument("queue", required=False)
 @click.option("--id", "ids", type=int, multiple=True, help="Show these jobs instead, wherever they are.")
 @click.option("--state", type=click.Choice(STATES), default="ready", show_default=True)
 @click.option("--limit", type=click.IntRange(min=0), default=100, show_default=True, help="0: all of them.")
 @click.option("--payloads/--no-payloads", default=True, help="Without them the last failure is shown.")
-@connected
+@connected(prepare=_check)
 async def jobs(
     client: Client, output: Output, queue: str | None, ids: tuple[int, ...], state: str, limit: int, payloads: bool
 ) -> None:
@@ -25,8 +33,7 @@ async def jobs(
     if ids:
         output.jobs([await client.get_job(job_id, without_payload=not payloads) for job_id in ids], payloads=payloads)
         return
-    if queue is None:
-        raise click.UsageError("name a QUEUE, or give --id")
+    assert queue is not None, "checked before"
     listed: list[Job] = []
     seen = 0
     page_size = min(limit or _PAGE_JOBS_MAX, _PAGE_JOBS_MAX)
