@@ -29,6 +29,7 @@ local function read_run(raw)
   local state, on_close, attempts, queue, rank, position, token, deadline, leased_at, ready_at, lease_ms, expires_at,
     attempts_max, payload_bytes, session, owner, worker, reason, at = unpack_struct(RUN, raw)
   if #raw ~= RUN_BYTES + worker + reason then damaged('run of a wrong length') end
+  if state < READY or state > DEAD then damaged('run of a wrong state') end
   return { state = state, on_close = on_close, attempts = attempts, queue = queue, rank = rank, position = position,
     token = token, deadline = deadline, leased_at = leased_at, ready_at = ready_at, lease_ms = lease_ms,
     expires_at = expires_at, attempts_max = attempts_max, payload_bytes = payload_bytes, session = session,
@@ -77,6 +78,13 @@ local function rank_precedes(a, b)
   local b1, b2 = unpack_struct('>I4I4', b)
   if a1 ~= b1 then return a1 < b1 end
   return a2 < b2
+end
+
+-- A number that was written as text.
+local function number_of(text, what)
+  local number = text and tonumber(text)
+  if not number or number < 0 or number % 1 ~= 0 then damaged(what .. ' is no number') end
+  return number
 end
 
 local function place_of(rank, position, sequence)

@@ -4,6 +4,8 @@ local SETS = { 'ready', 'delayed', 'leased', 'dead', 'expiring' }
 
 local function adopt(p, number, raw)
   local q = read_queue(raw)
+  local other = p.queues[q.name]
+  if other and other.number ~= number then damaged('two queues of one name') end
   q.number = number
   q.base = format('q%d:', number)
   p.queues[q.name] = q
@@ -17,7 +19,7 @@ local function find_queue(p, name)
   if q then return q end
   local number = call('HGET', p.tag .. 'names', name)
   if not number then return nil end
-  q = adopt(p, tonumber(number), call('HGET', p.tag .. 'queues', number))
+  q = adopt(p, number_of(number, 'queue number'), call('HGET', p.tag .. 'queues', number))
   if q.name ~= name then damaged('queue under a wrong name') end
   return q
 end
@@ -35,6 +37,16 @@ local function expect_queue_keys(p)
   expect(p, 'names', 'hash')
   expect(p, 'index', 'zset')
   expect(p, 'queues', 'hash')
+end
+
+-- Types of every key that a new queue touches, and that its number is new.
+local function expect_new_queue(p)
+  expect_queue_keys(p)
+  local number = format('%d', p.queue + 1)
+  if call('HEXISTS', p.tag .. 'queues', number) == 1 then damaged('meta queue is behind') end
+  for s = 1, #SETS do
+    if redis_type(p, format('q%s:%s', number, SETS[s])) ~= 'none' then damaged('meta queue is behind') end
+  end
 end
 
 -- Types of every set of a queue that a change of one of its jobs may write to.

@@ -30,6 +30,15 @@ end
 
 local STATE_SETS = { 'delayed', 'ready', 'leased', 'dead' }
 
+-- The run of a job that was never delivered.
+local function first_run(job)
+  local body = job.body
+  return { state = READY, on_close = 0, attempts = 0, queue = body.queue, rank = body.rank, position = job.sequence,
+    token = NO_JOB, deadline = 0, leased_at = 0, ready_at = body.available_at, lease_ms = 0,
+    expires_at = body.expires_at, attempts_max = body.attempts_max, payload_bytes = body.payload_bytes,
+    session = NO_JOB, owner = NO_JOB, worker = '', reason = '' }
+end
+
 local function leave(p, job)
   if job.state == READY then
     drop_ready(p, job.q, job.place)
@@ -82,7 +91,7 @@ local function settle_into(p, job, available_at)
 end
 
 local function backoff(q, attempts)
-  if q.backoff_ms == 0 then return 0 end
+  if q.backoff_ms == 0 or attempts == 0 then return 0 end
   local longest = q.backoff_max_ms > 0 and q.backoff_max_ms or 3600000
   return math.min(longest, q.backoff_ms * 2 ^ math.min(attempts - 1, 50))
 end
@@ -127,9 +136,13 @@ local function close_owned(p, job)
     delay_ms = 0 })
 end
 
-local function job_at(p, place, what)
+-- The job at a place in one of the sets of its queue.
+local function job_at(p, place, set)
   local job = load_job(p, sequence_of(place))
-  if not job or job.place ~= place then damaged(what .. ' place without its job') end
+  if not job or job.place ~= place then damaged(set .. ' place without its job') end
+  local belongs = STATE_SETS[job.state] == set
+  if set == 'expiring' then belongs = job.state == READY or job.state == DELAYED end
+  if not belongs then damaged(set .. ' place of a job in another state') end
   return job
 end
 

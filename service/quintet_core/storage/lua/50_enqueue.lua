@@ -88,15 +88,6 @@ local function known_keys(p, q, a, i, n)
   return known, fresh
 end
 
--- Types of every key that the first job of a new queue touches.
-local function expect_new_queue(p)
-  expect_queue_keys(p)
-  expect(p, 'jobs', 'hash')
-  expect(p, 'due', 'zset')
-  local base = format('q%d:', p.queue + 1)
-  for s = 1, #SETS do expect(p, base .. SETS[s], 'zset') end
-end
-
 -- Keys that only jobs with a delay or a time to live need.
 local function expect_due_keys(p, q, a, i, n)
   for at = i + 3, i + 3 * n, 3 do
@@ -118,6 +109,8 @@ local function enqueue(p, a, i)
     if settings == '' then return refuse(REASON.QUEUE_NOT_FOUND) end
     if #settings < SETTINGS_BYTES then damaged('short queue settings') end
     expect_new_queue(p)
+    expect(p, 'jobs', 'hash')
+    expect(p, 'due', 'zset')
   else
     if paused(p, q, PAUSE_IN) then return refuse(REASON.PAUSED) end
     expect(p, 'jobs', 'hash')

@@ -17,10 +17,13 @@ local function find_leased(p, a, i)
   local job = find_job(p, a, i)
   if not job then return nil, refuse(REASON.JOB_NOT_FOUND) end
   local run, token = job.run, a[i + 3]
-  if token ~= '' and run and token ~= run.token then return nil, refuse(REASON.STALE) end
-  if job.state ~= LEASED or (run.deadline > 0 and run.deadline <= p.now) then
-    return nil, refuse(REASON.NOT_LEASED)
+  local over = job.state ~= LEASED or (run.deadline > 0 and run.deadline <= p.now)
+  -- What only waits to be removed is not there any more.
+  if over and job.state ~= DEAD and job.expires_at > 0 and job.expires_at <= p.now then
+    return nil, refuse(REASON.JOB_NOT_FOUND)
   end
+  if token ~= '' and run and run.token ~= NO_JOB and token ~= run.token then return nil, refuse(REASON.STALE) end
+  if over then return nil, refuse(REASON.NOT_LEASED) end
   return job
 end
 
@@ -103,14 +106,18 @@ end
 -- get_job(sequence, scope, exact, with payload)
 local function get_job(p, a, i)
   local job = find_job(p, a, i)
-  job = job and settle_job(p, job)
+  if job then
+    -- Read before settling writes.
+    job.raw = job.raw or hget(p, 'jobs', job.sequence)
+    read_body(job.raw)
+    job = settle_job(p, job)
+  end
   if not job then return refuse(REASON.JOB_NOT_FOUND) end
   return show(p, job, a[i + 3] == '1')
 end
 
 local function member_index(p, name, score, place)
-  local found = zread(p, 'ZRANK', name, place)
-  if found then return found + 1 end
+  if zread(p, 'ZSCORE', name, place) == score then return zread(p, 'ZRANK', name, place) + 1 end
   -- The cursor's job moved on: the first index behind (score, place), by bisection among equal scores.
   local low = zread(p, 'ZCOUNT', name, '-inf', '(' .. score)
   local high = zread(p, 'ZCOUNT', name, '-inf', score)
@@ -128,13 +135,14 @@ local function list_jobs(p, a, i)
   local q = find_queue(p, a[i])
   if not q then return refuse(REASON.QUEUE_NOT_FOUND) end
   if settle(p, q) then return { 'a' } end
-  local name = q.base .. STATE_SETS[tonumber(a[i + 1])]
+  local set = STATE_SETS[tonumber(a[i + 1])]
+  local name = q.base .. set
   local limit, from = tonumber(a[i + 2]), 0
   if a[i + 4] ~= '' then from = member_index(p, name, a[i + 3], a[i + 4]) end
   local places = zread(p, 'ZRANGE', name, from, from + limit - 1, 'WITHSCORES')
   local reply, bytes = { '', '' }, 0
   for k = 1, #places, 2 do
-    local shown = show(p, job_at(p, places[k], 'listed'), a[i + 5] == '1')
+    local shown = show(p, job_at(p, places[k], set), a[i + 5] == '1')
     bytes = bytes + #shown[6]
     reply[#reply + 1] = shown
     reply[1], reply[2] = places[k + 1], places[k]

@@ -3,9 +3,10 @@
 -- What a reader is told of a queue: name key, number, paused, paused_until, created_at, settings, counts.
 local function describe(p, q)
   local c = counts(p, q)
-  if q.paused_until > 0 and q.paused_until <= p.now then q.paused, q.paused_until = 0, 0 end
-  return { q.name, q.number, q.paused, format('%d', q.paused_until), format('%d', q.created_at),
-    q.settings, c[1], c[2], c[3], c[4] }
+  local stopped, until_at = q.paused, q.paused_until
+  if until_at > 0 and until_at <= p.now then stopped, until_at = 0, 0 end
+  return { q.name, q.number, stopped, format('%d', until_at), format('%d', q.created_at), q.settings,
+    c[1], c[2], c[3], c[4] }
 end
 
 local function settled_queue(p, name)
@@ -23,9 +24,7 @@ end
 local function create_queue_verb(p, a, i)
   check_settings(a[i + 1])
   if find_queue(p, a[i]) then return refuse(REASON.QUEUE_EXISTS) end
-  expect_queue_keys(p)
-  local base = format('q%d:', p.queue + 1)
-  for s = 1, #SETS do expect(p, base .. SETS[s], 'zset') end
+  expect_new_queue(p)
   return describe(p, create_queue(p, a[i], a[i + 1]))
 end
 
@@ -137,19 +136,11 @@ end
 
 local function revive(p, job, reset)
   leave(p, job)
-  if not job.run then
-    add_ready(p, job.q, job.place)
-    job.state = READY
-    grew(p, job.q)
-    if job.expires_at > 0 then
-      zadd(p, job.q.base .. 'expiring', format('%d', job.expires_at), job.place)
-    end
-  else
-    if reset then job.run.attempts = 0 end
-    settle_into(p, job, p.now)
-  end
-  emit(p, EVENT.REDRIVEN, job.q, job.sequence, job.rank, job.run and job.run.attempts or 0, 0, 0, job.payload_bytes,
-    READY)
+  -- A delayed job that was never delivered has no run; from when it could be had must be kept somewhere.
+  job.run = job.run or first_run(job)
+  if reset then job.run.attempts = 0 end
+  settle_into(p, job, p.now)
+  emit(p, EVENT.REDRIVEN, job.q, job.sequence, job.rank, job.run.attempts, 0, 0, job.payload_bytes, READY)
 end
 
 -- redrive(name, state, wanted reason or '', jobs_max, reset, cursor score, cursor place or '')

@@ -1,33 +1,38 @@
 -- Duties that any core carries out, any number of them at once.
 
-local function first_due(p)
-  local head = call('ZRANGE', p.tag .. 'due', 0, 0, 'WITHSCORES')
+local function next_due(p)
+  local head = call('ZRANGEBYSCORE', p.tag .. 'due', format('(%d', p.now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   return head[2] and tonumber(head[2]) or nil
+end
+
+local function settle_numbered(p, number)
+  local q = numbered_queue(p, number_of(number, 'due queue'))
+  if q then return settle(p, q) end
+  call('ZREM', p.tag .. 'due', number)
+  p.dirty = true
+  return false
 end
 
 -- settle_due(limit) -> 1 when more queues may be due. The call's reply tells the next due time of the partition.
 local function settle_due(p, a, i)
   local limit = tonumber(a[i])
   local numbers = call('ZRANGEBYSCORE', p.tag .. 'due', '-inf', format('%d', p.now), 'LIMIT', 0, limit)
-  local more = #numbers == limit
+  local more, problem = #numbers == limit, nil
   for k = 1, #numbers do
-    local q = numbered_queue(p, tonumber(numbers[k]))
-    if not q then
-      call('ZREM', p.tag .. 'due', numbers[k])
-      p.dirty = true
-    elseif settle(p, q) then
-      more = true
-    end
+    -- What is wrong with one queue must not stop the time of the others. It is said when they are done.
+    local ok, again = pcall(settle_numbered, p, numbers[k])
+    if not ok then problem = problem or again elseif again then more = true end
   end
-  local next_due = first_due(p)
-  if next_due and (not p.next_due or next_due < p.next_due) then p.next_due = next_due end
+  local at = next_due(p)
+  if at and (not p.next_due or at < p.next_due) then p.next_due = at end
+  if problem then error(problem, 0) end
   return more and 1 or 0
 end
 
 local SWEPT_SETS = { 'ready', 'delayed', 'leased', 'dead' }
 
 local function sweep_queue(p, number, name)
-  local q = { number = tonumber(number), base = 'q' .. number .. ':', name = name, has_letters = true, due = false }
+  local q = { number = number_of(number, 'deleted queue'), base = 'q' .. number .. ':', name = name, has_letters = true, due = false }
   expect_job_keys(p, q)
   local jobs, left = {}, MAX_STEP
   p.numbered[q.number] = q
@@ -77,14 +82,22 @@ end
 -- run, body
 local function letters(p, a, i)
   local members = zread(p, 'ZRANGE', 'letters', 0, tonumber(a[i]) - 1)
-  local reply = {}
+  local reply, stale, bytes = {}, {}, 0
   for k = 1, #members do
     local job = load_job(p, sequence_of(sub(members[k], 5)))
-    if job and job.state == DEAD then
+    -- The queue is gone, or has had no dead-letter queue for a while.
+    if not job or job.state ~= DEAD or not job.q.has_letters then
+      stale[#stale + 1] = members[k]
+    elseif bytes < MAX_REPLY_BYTES then
       local shown = show(p, job, true)
       shown[7] = job.q.settings
+      bytes = bytes + #shown[6]
       reply[#reply + 1] = shown
     end
+  end
+  for k = 1, #stale do
+    zrem(p, 'letters', stale[k])
+    p.dirty = true
   end
   return reply
 end

@@ -2,12 +2,16 @@
 
 local EVENT_BYTES = 48 -- of EVENT_FORMAT, before the detail
 
+local function last_offset(entry)
+  if #entry[2] ~= 6 then damaged('event entry of a wrong shape') end
+  return tonumber(string.match(entry[1], '^(%d+)-'))
+end
+
 local function first_offset(p)
   local head = call('XRANGE', p.tag .. 'events', '-', '+', 'COUNT', 1)[1]
   if not head then return p.event + 1 end
-  local last = tonumber(string.match(head[1], '^(%d+)-'))
-  local fields = head[2]
-  local events, n, at = fields[6], 0, 1
+  local last = last_offset(head)
+  local events, n, at = head[2][6], 0, 1
   while at <= #events do
     local detail = unpack_struct('>I2', events, at + EVENT_BYTES - 2)
     at = at + EVENT_BYTES + detail
@@ -16,32 +20,43 @@ local function first_offset(p)
   return last - n + 1
 end
 
+local function read_consumer(raw)
+  if #raw ~= 16 then damaged('consumer of a wrong length') end
+  return unpack_struct('>I8I8', raw)
+end
+
 -- describe_events(consumer or '') -> { first, last, committed or -1, epoch }
 local function describe_events(p, a, i)
   local committed, epoch = '-1', '0'
   if a[i] ~= '' then
     local raw = call('HGET', p.tag .. 'consumers', a[i])
     if raw then
-      local o, e = unpack_struct('>I8I8', raw)
+      local o, e = read_consumer(raw)
       committed, epoch = format('%d', o), format('%d', e)
     end
   end
   return { format('%d', first_offset(p)), format('%d', p.event), committed, epoch }
 end
 
--- read_events(after, entries) -> { first, last, then entries: last offset, t, n, e ... }
+local ENTRIES_PER_READ = 32
+
+-- read_events(after, limit) -> { first, last, then entries: last offset, t, n, e ... }: at least limit events, or all
+-- there are, or as many as one reply may hold
 local function read_events(p, a, i)
   local first = first_offset(p)
-  local after = tonumber(a[i])
+  local after, limit = tonumber(a[i]), tonumber(a[i + 1])
   if after < first - 1 then return refuse(REASON.TRIMMED, 'first_offset', format('%d', first)) end
-  local found = call('XRANGE', p.tag .. 'events', format('%d-0', after + 1), '+', 'COUNT',
-    tonumber(a[i + 1]))
   local reply = { format('%d', first), format('%d', p.event) }
-  for k = 1, #found do
-    local fields = found[k][2]
-    local n = #reply
-    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = found[k][1], fields[2], fields[4], fields[6]
-  end
+  local last, n, bytes, found = after, 2, 0, nil
+  repeat
+    found = call('XRANGE', p.tag .. 'events', format('(%d-0', last), '+', 'COUNT', ENTRIES_PER_READ)
+    for k = 1, #found do
+      last = last_offset(found[k])
+      local fields = found[k][2]
+      reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = found[k][1], fields[2], fields[4], fields[6]
+      n, bytes = n + 4, bytes + #fields[4] + #fields[6]
+    end
+  until #found < ENTRIES_PER_READ or last - after >= limit or bytes >= MAX_REPLY_BYTES
   return reply
 end
 
@@ -51,7 +66,7 @@ local function commit_offset(p, a, i)
   local offset, epoch = tonumber(a[i + 1]), tonumber(a[i + 2])
   local raw = call('HGET', p.tag .. 'consumers', a[i])
   local old, old_epoch = 0, 0
-  if raw then old, old_epoch = unpack_struct('>I8I8', raw) end
+  if raw then old, old_epoch = read_consumer(raw) end
   if epoch < old_epoch then return refuse(REASON.EPOCH, 'epoch', format('%d', old_epoch)) end
   if offset > p.event then return refuse(REASON.INVALID, 'last_offset', format('%d', p.event)) end
   offset = math.max(offset, old)
@@ -65,11 +80,13 @@ local function trim_events(p, a, i)
   local tail, cap = tonumber(a[i]), tonumber(a[i + 1])
   local raw = call('HVALS', p.tag .. 'consumers')
   local keep = p.event - tail
-  for k = 1, #raw do keep = math.min(keep, (unpack_struct('>I8', raw[k]))) end
+  for k = 1, #raw do keep = math.min(keep, (read_consumer(raw[k]))) end
   local capped = 0
   if keep < p.event - cap then
     keep, capped = p.event - cap, 1
   end
+  -- The last entry stays: it holds the offsets that meta must not fall behind.
+  keep = math.min(keep, p.event - 1)
   if keep > 0 then
     -- An entry is named by its last offset, so entries wholly at or below keep go.
     call('XTRIM', p.tag .. 'events', 'MINID', format('%d-0', keep + 1))

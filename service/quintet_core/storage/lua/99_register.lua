@@ -50,7 +50,7 @@ local function caught(problem)
     return refuse(REASON.DAMAGED, 'what', tostring(problem.damaged or problem.err))
   end
   problem = tostring(problem)
-  if string.find(problem, 'WRONGTYPE', 1, true) then return refuse(REASON.DAMAGED, 'what', problem) end
+  if string.find(problem, 'too short', 1, true) then return refuse(REASON.DAMAGED, 'what', problem) end
   return refuse(REASON.INTERNAL, 'what', problem)
 end
 
