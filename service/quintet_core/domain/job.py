@@ -73,7 +73,7 @@ class Job:
     payload_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class LeaseTerms:
     """Terms of a dequeue. `session` and `owner` of 8 bytes each make an owner lease, else `lease_ms` counts (0: the
     job's, then the queue's). `session_ttl_ms` is how long a session lives that is new in the partition."""
@@ -84,3 +84,5 @@ class LeaseTerms:
     placement_on_close: int = 1
     worker: str = ""
     session_ttl_ms: int = 0
+    # What the store made of these terms: an owner's dequeues mostly have the same.
+    packed: dict[tuple[int, bool, bool], bytes] = field(default_factory=dict, repr=False)

@@ -45,6 +45,7 @@ def queue_of(request: Any) -> str | None:
 
 def new_job(message: job_pb2.NewJob) -> NewJob:
     """A job as a caller puts it."""
+    attributes = message.attributes
     return NewJob(
         message.payload,
         message.content_type,
@@ -55,7 +56,7 @@ def new_job(message: job_pb2.NewJob) -> NewJob:
         message.deduplication_window_ms,
         message.attempts_max,
         message.lease_ms,
-        dict(message.attributes),
+        dict(attributes) if attributes else {},
     )
 
 

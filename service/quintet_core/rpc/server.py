@@ -19,10 +19,10 @@ from quintet.v1 import (
     queue_service_pb2,
     queue_service_pb2_grpc,
     session_service_pb2,
-    session_service_pb2_grpc,
 )
 
 from quintet_core.rpc.interceptors import AccessOf, Guard
+from quintet_core.rpc.session import SessionServicer, session_handlers
 
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
 SERVICES = (
@@ -52,7 +52,7 @@ class Servicers:
     """What every server serves."""
 
     queues: queue_service_pb2_grpc.QueueServiceServicer
-    sessions: session_service_pb2_grpc.SessionServiceServicer
+    sessions: SessionServicer
     events: event_service_pb2_grpc.EventServiceServicer
     admin: admin_service_pb2_grpc.AdminServiceServicer
     health: health_pb2_grpc.HealthServicer
@@ -129,7 +129,7 @@ class Servers:
         server = grpc.aio.server(interceptors=(Guard(access_of),), options=_OPTIONS)
         serve = self._servicers
         queue_service_pb2_grpc.add_QueueServiceServicer_to_server(serve.queues, server)
-        session_service_pb2_grpc.add_SessionServiceServicer_to_server(serve.sessions, server)
+        server.add_generic_rpc_handlers((session_handlers(serve.sessions),))
         event_service_pb2_grpc.add_EventServiceServicer_to_server(serve.events, server)
         admin_service_pb2_grpc.add_AdminServiceServicer_to_server(serve.admin, server)
         health_pb2_grpc.add_HealthServicer_to_server(serve.health, server)

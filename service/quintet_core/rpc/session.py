@@ -18,18 +18,18 @@ from quintet.v1 import session_service_pb2_grpc
 
 from quintet_core.domain.errors import CallerError, Reason, Refusal, refusal
 from quintet_core.domain.job import JobState, LeaseTerms
-from quintet_core.domain.outcomes import Dequeued, Done
+from quintet_core.domain.outcomes import Acknowledged, Dequeued, Done, Enqueued
 from quintet_core.operations import bounds
 from quintet_core.operations.bulk import BulkOperations
 from quintet_core.operations.queues import QueueOperations
-from quintet_core.rpc import convert
+from quintet_core.rpc import convert, wire
 from quintet_core.rpc.access import Access, current_access
 from quintet_core.rpc.status import abort, failure
 from quintet_core.waiting.dequeues import Dequeue, Dequeues
 from quintet_core.waiting.sessions import Owner, Session, Sessions
 
 RESPONSE_BYTES_MAX = 4 << 20
-_LARGE_PAYLOAD_BYTES = 64 << 10
+SERVICE = pb.DESCRIPTOR.services_by_name["SessionService"].full_name
 _DEFAULT = convert.NAMESPACE_DEFAULT
 
 Observe = Callable[[str, object], None]
@@ -88,6 +88,14 @@ class SessionServicer(session_service_pb2_grpc.SessionServiceServicer):
             await asyncio.wait([asyncio.ensure_future(stream.ended.wait()) for stream in streams], timeout=grace_s)
 
 
+def session_handlers(servicer: SessionServicer) -> grpc.GenericRpcHandler[Any, Any]:
+    """What the generated registration does, but that responses may be encoded already."""
+    session = grpc.stream_stream_rpc_method_handler(
+        servicer.Session, request_deserializer=pb.SessionRequest.FromString, response_serializer=wire.serialize
+    )
+    return grpc.method_handlers_generic_handler(SERVICE, {"Session": session})
+
+
 class _Stream:
     """One stream and the session attached to it."""
 
@@ -101,8 +109,8 @@ class _Stream:
         self._context = context
         self._access = None if access.unlimited else access
         self._observe = servicer.observe
-        self._results: list[pb.SessionResult] = []
-        self._large = False
+        # Encoded, each as a field of SessionResponse.
+        self._results: list[bytes] = []
         self._opened: pb.SessionOpened | None = None
         self._closing: pb.SessionClosing | None = None
         self._wake = asyncio.Event()
@@ -111,6 +119,8 @@ class _Stream:
         # Dequeues that may wait: they have a bound of their own, and must not stop the stream from being read.
         self._waits = 0
         self._ending = False
+        # The writer has nothing to write, and waits to be woken.
+        self._idle = False
         self._gone = False
         self._reader: asyncio.Task[bool] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -246,11 +256,18 @@ class _Stream:
         self._in_flight -= 1
         self._observe(kind, outcome)
         if outcome.__class__ is Refusal or message is None:
-            result = pb.SessionResult(sequence=sequence, failure=failure(outcome))
+            self._results.append(wire.result(sequence, "failure", failure(outcome)))
         else:
-            result = pb.SessionResult(sequence=sequence, **{kind: message(outcome)})  # type: ignore[arg-type]
+            self._results.append(wire.result(sequence, kind, message(outcome)))
+        if self._idle:
+            self._wake.set()
+
+    def _answer_encoded(self, kind: str, outcome: object, result: bytes) -> None:
+        self._in_flight -= 1
+        self._observe(kind, outcome)
         self._results.append(result)
-        self._wake.set()
+        if self._idle:
+            self._wake.set()
 
     def _answerer(self, sequence: int, kind: str, message: Callable[[Any], Message]) -> Done[Any]:
         def done(outcome: object) -> None:
@@ -264,10 +281,12 @@ class _Stream:
         if self._opened is not None:
             await write(pb.SessionResponse(opened=self._opened))
         while True:
+            self._idle = True
             await wake.wait()
             wake.clear()
+            self._idle = False
             while self._results:
-                await write(pb.SessionResponse(results=self._take_results()))
+                await write(self._take_results())
                 room.set()
             room.set()
             if self._closing is not None and not self._ending:
@@ -276,77 +295,102 @@ class _Stream:
             if self._ending and not (self._results or self._in_flight or self._waits):
                 return
 
-    def _take_results(self) -> list[pb.SessionResult]:
+    def _take_results(self) -> bytes:
+        """An encoded SessionResponse of the results so far, or of as many as its bound allows."""
         results = self._results
-        if not self._large:
+        encoded = b"".join(results)
+        if len(encoded) <= RESPONSE_BYTES_MAX:
             self._results = []
-            return results
+            return encoded
         size, count = 0, 0
         for result in results:
-            size += result.ByteSize()
+            size += len(result)
             if count and size > RESPONSE_BYTES_MAX:
                 break
             count += 1
         self._results = results[count:]
-        self._large = bool(self._results)
-        return results[:count]
+        return b"".join(results[:count])
 
     # --- operations
 
     def _enqueue(self, owner: Owner, operation: pb.SessionOperation) -> None:
-        request = operation.enqueue
+        request, sequence = operation.enqueue, operation.sequence
+
+        def done(outcome: Enqueued | Refusal) -> None:
+            if isinstance(outcome, Enqueued) and len(outcome.ids) == 1 and not outcome.deduplicated:
+                self._answer_encoded("enqueue", outcome, wire.enqueued_one(sequence, outcome.ids[0]))
+            else:
+                self._answer(sequence, "enqueue", outcome, convert.enqueued)
+
         self._operations.enqueue(
             request.namespace or _DEFAULT,
             request.queue,
             convert.new_jobs(request),
             request.create_if_missing,
-            self._answerer(operation.sequence, "enqueue", convert.enqueued),
+            done,
             owner,
         )
 
     def _dequeue(self, owner: Owner, operation: pb.SessionOperation) -> None:
-        message, sequence, session = operation.dequeue, operation.sequence, self.session
+        message, sequence = operation.dequeue, operation.sequence
         queues, namespace = list(message.queues), message.namespace or _DEFAULT
-        placement = convert.placement(message.placement_on_close)
         if message.owner_lease:
-            terms = LeaseTerms(0, session.id, owner.key, placement, message.worker, self._sessions.ttl_ms)
+            terms = self._owner_terms(owner, message)
             for queue in queues:
-                session.entering(owner, self._operations.store.partition_of(namespace, queue))
+                self.session.entering(owner, self._operations.store.partition_of(namespace, queue))
         else:
+            convert.placement(message.placement_on_close)
             terms = LeaseTerms(message.lease_ms, worker=message.worker)
         request = Dequeue(namespace, queues, terms, message.jobs_max or 1, message.wait_ms, message.allow_missing)
-        waits = request.wait_ms != 0
+        if request.wait_ms:
+            self._dequeue_waiting(owner, sequence, request)
+        else:
+            self._dequeues.take(request, lambda outcome: self._dequeued(owner, sequence, request, outcome), owner)
 
+    def _owner_terms(self, owner: Owner, message: q.DequeueRequest) -> LeaseTerms:
+        """Those of the owner's last dequeue when they are the same, as they mostly are."""
+        placement, worker, terms = convert.placement(message.placement_on_close), message.worker, owner.terms
+        if terms is None or terms.placement_on_close != placement or terms.worker != worker:
+            bounds.check_label("worker", worker)
+            terms = owner.terms = LeaseTerms(0, self.session.id, owner.key, placement, worker, self._sessions.ttl_ms)
+        return terms
+
+    def _dequeue_waiting(self, owner: Owner, sequence: int, request: Dequeue) -> None:
         def done(outcome: Dequeued | Refusal) -> None:
             owner.handles.pop(sequence, None)
-            if waits:
-                self._waits -= 1
-                self._in_flight += 1
+            self._waits -= 1
+            self._in_flight += 1
             self._dequeued(owner, sequence, request, outcome)
 
-        handle = self._dequeues.dequeue(request, done, owner)
-        owner.handles[sequence] = handle
-        if waits:
-            self._waits += 1
-            self._in_flight -= 1
+        owner.handles[sequence] = self._dequeues.dequeue(request, done, owner)
+        self._waits += 1
+        self._in_flight -= 1
 
     def _dequeued(self, owner: Owner, sequence: int, request: Dequeue, outcome: Dequeued | Refusal) -> None:
-        if isinstance(outcome, Dequeued) and outcome.jobs:
-            if self._gone or owner.closed:
-                self._dequeues.give_back(request, outcome.jobs, owner)
-                outcome = refusal(Reason.OWNER_CLOSED)
-            elif sum(job.payload_bytes for job in outcome.jobs) > _LARGE_PAYLOAD_BYTES:
-                self._large = True
-        self._answer(sequence, "dequeue", outcome, convert.dequeued)
+        if isinstance(outcome, Refusal):
+            self._answer(sequence, "dequeue", outcome, None)
+            return
+        if (self._gone or owner.closed) and outcome.jobs:
+            self._dequeues.give_back(request, outcome.jobs, owner)
+            self._answer(sequence, "dequeue", refusal(Reason.OWNER_CLOSED), None)
+            return
+        self._answer_encoded("dequeue", outcome, wire.dequeued(sequence, outcome))
 
     def _acknowledge(self, owner: Owner, operation: pb.SessionOperation) -> None:
-        request = operation.acknowledge
+        request, sequence = operation.acknowledge, operation.sequence
+
+        def done(outcome: Acknowledged | Refusal) -> None:
+            if isinstance(outcome, Refusal):
+                self._answer(sequence, "acknowledge", outcome, None)
+            else:
+                self._answer_encoded("acknowledge", outcome, wire.acknowledged(sequence))
+
         self._operations.acknowledge(
             request.namespace or _DEFAULT,
             request.id,
             convert.token_of(request),
             convert.queue_of(request),
-            self._answerer(operation.sequence, "acknowledge", convert.acknowledged),
+            done,
             owner,
         )
 
@@ -389,7 +433,6 @@ class _Stream:
 
     def _peek(self, owner: Owner, operation: pb.SessionOperation) -> None:
         request = operation.peek
-        self._large = True
         self._operations.peek(
             request.namespace or _DEFAULT,
             request.queue,
@@ -401,7 +444,6 @@ class _Stream:
 
     def _get_job(self, owner: Owner, operation: pb.SessionOperation) -> None:
         request = operation.get_job
-        self._large = self._large or not request.without_payload
         self._operations.get_job(
             request.namespace or _DEFAULT,
             request.id,

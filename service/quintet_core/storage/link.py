@@ -115,13 +115,13 @@ class Link(asyncio.Protocol):
         self._transport.write(packed)
 
     def send_all(self, packed: list[bytes], on_replies: list[Callable[[Reply], None]]) -> None:
-        """Several commands in one write, one reply each."""
+        """Several commands, packed in parts, in one write; one reply each."""
         if self._transport is None:
             for on_reply in on_replies:
                 on_reply(LinkLostError("not connected to Redis"))
             return
         self._waiting.extend(on_replies)
-        self._transport.write(b"".join(packed) if len(packed) > 1 else packed[0])
+        self._transport.write(b"".join(packed))
 
     async def command(self, *parts: str | bytes | int) -> Reply:
         """One command and its reply. Raises hiredis.ReplyError for an error reply, LinkLostError when the link goes."""

@@ -8,6 +8,7 @@ operation never joins a group before the last one its owner has an operation in.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,10 +18,9 @@ from typing import Any, Protocol
 import hiredis
 
 from quintet_core.domain.errors import Reason, Refusal, refusal
-from quintet_core.storage.keys import partition_tag
 from quintet_core.storage.link import Link, LinkLostError, Reply
+from quintet_core.storage.packing import CALL_HEAD_ARGUMENTS, call_head
 
-Argument = bytes | str | int
 OnAnswer = Callable[[Reply], None]
 
 OPERATIONS_PER_CALL_MAX = 200
@@ -30,6 +30,8 @@ BYTES_PER_FLUSH_MAX = 16 << 20
 QUEUED_MAX = 200_000
 QUEUED_BYTES_MAX = 256 << 20
 REPLY_HEAD = 4
+
+_log = logging.getLogger(__name__)
 
 
 def into(future: asyncio.Future[Any]) -> OnAnswer:
@@ -52,17 +54,19 @@ class Ordered:
         self.group = -1
 
 
-@dataclass(slots=True, eq=False)
 class Operation:
-    """One call of a verb. `arguments` are those of the Lua verb; `on_answer` gets its answer or a Refusal, once."""
+    """One call of a verb, packed: `arguments` many in `packed`. `on_answer` gets its answer or a Refusal, once."""
 
-    partition: int
-    verb: str
-    arguments: list[Argument]
-    on_answer: OnAnswer
-    order: Ordered | None = None
-    payload_bytes: int = 0
-    asks: int = 0
+    __slots__ = ("arguments", "asks", "on_answer", "order", "packed", "partition")
+
+    def __init__(
+        self, partition: int, packed: tuple[int, bytes], on_answer: OnAnswer, order: Ordered | None = None
+    ) -> None:
+        self.partition = partition
+        self.arguments, self.packed = packed
+        self.on_answer = on_answer
+        self.order = order
+        self.asks = 0
 
 
 class Observer(Protocol):
@@ -82,8 +86,9 @@ class Observer(Protocol):
 class _Group:
     partition: int
     operations: list[Operation] = field(default_factory=list)
-    arguments: list[Argument] = field(default_factory=list)
-    payload_bytes: int = 0
+    packed: list[bytes] = field(default_factory=list)
+    arguments: int = CALL_HEAD_ARGUMENTS
+    packed_bytes: int = 0
     relief: bool = False
 
 
@@ -143,7 +148,7 @@ class Pipeline:
             self._loop.call_soon(operation.on_answer, why)
             return
         self._queued.append(operation)
-        self._queued_bytes += operation.payload_bytes
+        self._queued_bytes += len(operation.packed)
         if not self._awaited and not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._flush)
@@ -153,67 +158,49 @@ class Pipeline:
         link = self._link
         if self._awaited or link is None or not (self._queued or self._relieved):
             return
-        groups, packed = self._pack_all(self._relieved + self._gather())
+        groups = self._relieved + self._gather()
         self._relieved = []
-        if not groups:
-            self._flush_again()
-            return
         self._flushes += 1
         self._awaited = len(groups)
         self._sent_at = perf_counter()
         self._batch = (sum(len(group.operations) for group in groups), len(groups))
         self._watchdog = self._loop.call_later(self._timeout_s, link.abort)
-        link.send_all(packed, [self._receiver(group) for group in groups])
-
-    def _pack_all(self, groups: list[_Group]) -> tuple[list[_Group], list[bytes]]:
-        """What can be sent. An argument that cannot be packed is our own fault, and its group's alone."""
-        sound: list[_Group] = []
-        packed: list[bytes] = []
-        for group in groups:
-            try:
-                packed.append(self._pack(group))
-                sound.append(group)
-            except (TypeError, ValueError) as error:
-                why = refusal(Reason.INTERNAL, what=f"{type(error).__name__} {error}")
-                for operation in group.operations:
-                    operation.on_answer(why)
-        return sound, packed
+        link.send_all(self._pack(groups), [self._receiver(group) for group in groups])
 
     def _gather(self) -> list[_Group]:
-        queued = self._queued
+        queued, flush = self._queued, self._flushes
         groups: list[_Group] = []
         latest: dict[int, int] = {}
-        flush, payload_bytes = self._flushes, 0
+        total = 0
         for _ in range(min(len(queued), OPERATIONS_PER_FLUSH_MAX)):
             operation = queued.popleft()
-            order = operation.order
-            index = latest.get(operation.partition, -1)
+            partition, order, packed = operation.partition, operation.order, operation.packed
+            index = latest.get(partition, -1)
             if (
                 index < 0
                 or (order is not None and order.flush == flush and order.group > index)
-                or len(groups[index].operations) >= OPERATIONS_PER_CALL_MAX
-                or groups[index].payload_bytes >= BYTES_PER_CALL_MAX
+                or _full(groups[index])
             ):
-                index = latest[operation.partition] = len(groups)
-                groups.append(_Group(operation.partition))
+                index = latest[partition] = len(groups)
+                groups.append(_Group(partition))
             if order is not None:
                 order.flush, order.group = flush, index
             group = groups[index]
             group.operations.append(operation)
-            arguments = operation.arguments
-            group.arguments += (operation.verb, len(arguments), *arguments)
-            group.payload_bytes += operation.payload_bytes
-            payload_bytes += operation.payload_bytes
-            if payload_bytes >= BYTES_PER_FLUSH_MAX:
+            group.packed.append(packed)
+            group.arguments += operation.arguments
+            group.packed_bytes += len(packed)
+            total += len(packed)
+            if total >= BYTES_PER_FLUSH_MAX:
                 break
-        self._queued_bytes -= payload_bytes
+        self._queued_bytes -= total
         return groups
 
-    def _pack(self, group: _Group) -> bytes:
-        function = "relief_v1" if group.relief else "batch_v1"
-        packed: bytes = hiredis.pack_command(
-            ("FCALL", function, 1, partition_tag(group.partition), self._replica, *group.arguments)  # type: ignore[arg-type]
-        )
+    def _pack(self, groups: list[_Group]) -> list[bytes]:
+        packed: list[bytes] = []
+        for group in groups:
+            head = call_head("relief_v1" if group.relief else "batch_v1", group.partition, self._replica)
+            packed += (b"*%d\r\n" % group.arguments, head, *group.packed)
         return packed
 
     def _receiver(self, group: _Group) -> Callable[[Reply], None]:
@@ -255,7 +242,11 @@ class Pipeline:
                     answer = _refused(answer)  # noqa: PLW2901
                 elif head == b"a" and len(answer) == 1 and self._ask_again(operation):
                     continue
-            operation.on_answer(answer)
+            try:
+                operation.on_answer(answer)
+            except Exception:
+                # Ours, and one caller's alone: the others get their answers.
+                _log.exception("answer_not_taken")
         for at in range(0, len(woken), 2):
             self._observer.on_woken(woken[at], woken[at + 1])
         for name_key in deleted:
@@ -267,8 +258,12 @@ class Pipeline:
         if operation.asks > _ASKS_MAX or self._link is None:
             return False
         self._queued.appendleft(operation)
-        self._queued_bytes += operation.payload_bytes
+        self._queued_bytes += len(operation.packed)
         return True
+
+
+def _full(group: _Group) -> bool:
+    return len(group.operations) >= OPERATIONS_PER_CALL_MAX or group.packed_bytes >= BYTES_PER_CALL_MAX
 
 
 def _refused(answer: list[Reply]) -> Refusal:

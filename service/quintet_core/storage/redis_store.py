@@ -5,13 +5,12 @@ Callback methods are for the hot path; `ask` awaits any verb. An answer is the v
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 from quintet_core.domain.errors import Refusal
-from quintet_core.domain.event import Event, PartitionLog
 from quintet_core.domain.job import Job, JobState, LeaseTerms, NewJob
 from quintet_core.domain.limits import DEDUPLICATION_WINDOW_MS_DEFAULT
 from quintet_core.domain.outcomes import (
@@ -26,15 +25,25 @@ from quintet_core.domain.outcomes import (
 )
 from quintet_core.domain.queue import Queue, QueueCounts, QueueSettings
 from quintet_core.storage import records
+from quintet_core.storage.asking import home
 from quintet_core.storage.keys import name_key, namespace_scope, partition_of
 from quintet_core.storage.link import Reply
-from quintet_core.storage.pipeline import Argument, Operation, Ordered, Pipeline, into
+from quintet_core.storage.packing import (
+    Argument,
+    bulk,
+    pack,
+    pack_acknowledge,
+    pack_dequeue_one,
+    pack_enqueue_one,
+)
+from quintet_core.storage.pipeline import Operation, Ordered
+from quintet_core.storage.upkeep import Upkeep
 
 TOKEN_MAX = 2**64 - 1
 
 _T = TypeVar("_T")
-_DEFAULT_SETTINGS = records.pack_settings(QueueSettings())
-_ENQUEUE_OVERHEAD_BYTES = 128
+_PACKED_SETTINGS = records.pack_settings(QueueSettings())
+_DEFAULT_SETTINGS, _NO_SETTINGS = bulk(_PACKED_SETTINGS), bulk(b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,53 +66,21 @@ class Scope:
     key: bytes
     exact: bool
 
-    @classmethod
-    def of(cls, namespace: str, queue: str | None) -> Scope:
+    @staticmethod
+    def of(namespace: str, queue: str | None) -> Scope:
         """The queue when there is one, else the namespace."""
-        if queue is None:
-            return cls(namespace_scope(namespace), False)
-        return cls(name_key(namespace, queue), True)
+        return _scope(namespace, queue)
 
 
-class RedisStore:
-    """All operations of `partitions` partitions over one pipeline."""
+@lru_cache(maxsize=65536)
+def _scope(namespace: str, queue: str | None) -> Scope:
+    if queue is None:
+        return Scope(namespace_scope(namespace), False)
+    return Scope(name_key(namespace, queue), True)
 
-    def __init__(self, pipeline: Pipeline, partitions: int) -> None:
-        self.pipeline = pipeline
-        self.partitions = partitions
 
-    # --- paths
-
-    def submit(
-        self,
-        partition: int,
-        verb: str,
-        arguments: list[Argument],
-        on_answer: Callable[[Reply], None],
-        order: Ordered | None = None,
-        payload_bytes: int = 0,
-    ) -> None:
-        """Any verb, in the callback style."""
-        self.pipeline.submit(Operation(partition, verb, arguments, on_answer, order, payload_bytes))
-
-    async def ask(self, partition: int, verb: str, *arguments: Argument) -> Reply | Refusal:
-        """Any verb; its raw answer, or the Refusal."""
-        return await self._asked(partition, verb, list(arguments), None)
-
-    def _asked(
-        self, partition: int, verb: str, arguments: list[Argument], order: Ordered | None
-    ) -> asyncio.Future[Reply]:
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self.submit(partition, verb, arguments, into(future), order)
-        return future
-
-    def partition_of(self, namespace: str, queue: str) -> int:
-        """Where a queue lives."""
-        return partition_of(name_key(namespace, queue), self.partitions)
-
-    def _place(self, job_id: int) -> tuple[int, bytes]:
-        sequence, partition = divmod(job_id, self.partitions)
-        return partition, sequence.to_bytes(8, "big")
+class RedisStore(Upkeep):
+    """All operations of jobs and queues."""
 
     # --- jobs in
 
@@ -117,26 +94,25 @@ class RedisStore:
         order: Ordered | None = None,
     ) -> None:
         """All of the jobs or none. Refusals: QUEUE_NOT_FOUND, QUEUE_PAUSED and the queue's policies."""
-        key = name_key(namespace, queue)
-        partition, partitions = partition_of(key, self.partitions), self.partitions
-        arguments: list[Argument] = [key, _DEFAULT_SETTINGS if create_if_missing else b"", len(jobs)]
-        payload_bytes = 0
-        for job in jobs:
-            window_ms = job.deduplication_window_ms or DEDUPLICATION_WINDOW_MS_DEFAULT
-            arguments += (records.pack_options(job, window_ms), job.deduplication_key, records.pack_tail(job))
-            payload_bytes += len(job.payload) + _ENQUEUE_OVERHEAD_BYTES
+        key, partition = home(namespace, queue, self.partitions)
+        partitions = self.partitions
+        job = jobs[0]
+        if len(jobs) == 1 and not job.deduplication_key:
+            settings = _DEFAULT_SETTINGS if create_if_missing else _NO_SETTINGS
+            packed = pack_enqueue_one(key, settings, records.pack_options(job, 0), records.pack_tail(job))
+        else:
+            packed = _pack_enqueue(key, jobs, create_if_missing)
 
         def on_answer(answer: Reply) -> None:
-            if answer.__class__ is Refusal:
-                done(answer)
-                return
             if answer.__class__ is bytes:
                 done(Enqueued([int.from_bytes(answer, "big") * partitions + partition], []))
-                return
-            sequences, repeated = answer
-            done(Enqueued(_ids(sequences, partition, partitions), _ids(repeated, partition, partitions)))
+            elif answer.__class__ is Refusal:
+                done(answer)
+            else:
+                sequences, repeated = answer
+                done(Enqueued(_ids(sequences, partition, partitions), _ids(repeated, partition, partitions)))
 
-        self.pipeline.submit(Operation(partition, "enqueue", arguments, on_answer, order, payload_bytes))
+        self.pipeline.submit(Operation(partition, packed, on_answer, order))
 
     # --- jobs out
 
@@ -155,10 +131,15 @@ class RedisStore:
     ) -> None:
         """The best jobs of queues that share a partition, none worse than `bound` (a place). `await_jobs`: when there
         are none, ask to be told of new ones."""
-        names = [name_key(namespace, queue) for queue in queues]
-        partition, partitions = partition_of(names[0], self.partitions), self.partitions
-        packed = records.pack_terms(jobs_max, terms, allow_missing, await_jobs, bound)
-        arguments: list[Argument] = [len(names), *names, packed]
+        partitions = self.partitions
+        if len(queues) == 1 and not bound:
+            key, partition = home(namespace, queues[0], partitions)
+            packed = pack_dequeue_one(key, _pack_terms(jobs_max, terms, allow_missing, await_jobs))
+        else:
+            names = [name_key(namespace, queue) for queue in queues]
+            partition = partition_of(names[0], partitions)
+            packed_terms = records.pack_terms(jobs_max, terms, allow_missing, await_jobs, bound)
+            packed = pack("dequeue", [len(names), *names, packed_terms])
 
         def on_answer(answer: Reply) -> None:
             if answer.__class__ is Refusal:
@@ -178,7 +159,7 @@ class RedisStore:
             else:
                 done(Worse() if answer[0] == b"c" else Dequeued([]))
 
-        self.pipeline.submit(Operation(partition, "dequeue", arguments, on_answer, order))
+        self.pipeline.submit(Operation(partition, packed, on_answer, order))
 
     def best(
         self,
@@ -201,7 +182,7 @@ class RedisStore:
         flags = (b"1" if allow_missing else b"0", b"1" if await_jobs else b"0")
         arguments: list[Argument] = [len(names), *names, *flags]
         partition = partition_of(names[0], self.partitions)
-        self.pipeline.submit(Operation(partition, "best", arguments, on_answer, order))
+        self.submit(partition, "best", arguments, on_answer, order)
 
     # --- leases
 
@@ -221,13 +202,19 @@ class RedisStore:
             done(answer if answer.__class__ is Refusal else parse(answer))
 
         arguments: list[Argument] = [sequence, scope.key, b"1" if scope.exact else b"0", *rest]
-        self.pipeline.submit(Operation(partition, verb, arguments, on_answer, order))
+        self.submit(partition, verb, arguments, on_answer, order)
 
     def acknowledge(
         self, job_id: int, scope: Scope, token: int | None, done: Done[Acknowledged], order: Ordered | None = None
     ) -> None:
         """End a leased job. `token` None: whichever lease. Refusals: JOB_NOT_FOUND, NOT_LEASED, STALE_LEASE."""
-        self._of_job("acknowledge", job_id, scope, (_token(token),), _acknowledged, done, order)
+        sequence, partition = divmod(job_id, self.partitions)
+
+        def on_answer(answer: Reply) -> None:
+            done(answer if answer.__class__ is Refusal else _ACKNOWLEDGED)
+
+        packed = pack_acknowledge(sequence, scope.key, scope.exact, _token(token))
+        self.pipeline.submit(Operation(partition, packed, on_answer, order))
 
     def release(
         self,
@@ -297,7 +284,7 @@ class RedisStore:
         def on_answer(answer: Reply) -> None:
             done(answer if answer.__class__ is Refusal else parse(answer, partition))
 
-        self.pipeline.submit(Operation(partition, verb, [key, *rest], on_answer, order))
+        self.submit(partition, verb, [key, *rest], on_answer, order)
 
     def count(self, namespace: str, queue: str, done: Done[QueueCounts], order: Ordered | None = None) -> None:
         """Jobs by state. Refusal: QUEUE_NOT_FOUND."""
@@ -414,104 +401,21 @@ class RedisStore:
             return answer
         return [records.unpack_queue(described, partition) for described in answer]
 
-    # --- sessions
 
-    def close_owner(
-        self, partition: int, session: bytes, owner: bytes, order: Ordered | None = None, kept: Sequence[int] = ()
-    ) -> Awaitable[int | Refusal]:
-        """Release the leases of an owner in a partition, but for those of the jobs `kept`; how many. The first step is
-        submitted at once, so it has its place in the owner's order."""
-        sequences = [self._place(job_id)[1] for job_id in kept if job_id % self.partitions == partition]
-        return self._release_all(partition, "close_owner", [session, owner], [len(sequences), *sequences], order)
+def _pack_enqueue(key: bytes, jobs: Sequence[NewJob], create_if_missing: bool) -> tuple[int, bytes]:
+    arguments: list[Argument] = [key, _PACKED_SETTINGS if create_if_missing else b"", len(jobs)]
+    for job in jobs:
+        window_ms = job.deduplication_window_ms or DEDUPLICATION_WINDOW_MS_DEFAULT
+        arguments += (records.pack_options(job, window_ms), job.deduplication_key, records.pack_tail(job))
+    return pack("enqueue", arguments)
 
-    def close_session(self, partition: int, session: bytes) -> Awaitable[int | Refusal]:
-        """Release all leases of a session in a partition, for good; how many."""
-        return self._release_all(partition, "close_session", [session], [], None)
 
-    def _release_all(
-        self, partition: int, verb: str, head: list[Argument], rest: list[Argument], order: Ordered | None
-    ) -> Awaitable[int | Refusal]:
-        step = self._asked(partition, verb, [*head, b"", *rest], order)
-
-        async def steps(answering: Awaitable[Reply]) -> int | Refusal:
-            released = 0
-            while True:
-                answer = await answering
-                if isinstance(answer, Refusal):
-                    return answer
-                released += int(answer[0])
-                if not answer[1]:
-                    return released
-                answering = self._asked(partition, verb, [*head, answer[1], *rest], order)
-
-        return steps(step)
-
-    def heartbeat(self, partition: int, sessions: Sequence[bytes], ttl_ms: int, done: Done[list[int]]) -> None:
-        """For each session 1 (alive, and now for ttl_ms more), 0 (holds nothing in this partition) or -1 (lapsed)."""
-        self.submit(partition, "heartbeat", [ttl_ms, len(sessions), *sessions], done)
-
-    # --- events
-
-    async def describe_events(self, partition: int, consumer: str) -> PartitionLog | Refusal:
-        """What the partition's log holds."""
-        answer = await self.ask(partition, "describe_events", consumer)
-        return answer if isinstance(answer, Refusal) else PartitionLog(partition, *map(int, answer))
-
-    async def read_events(self, partition: int, after: int, limit: int) -> tuple[list[Event], int] | Refusal:
-        """At most `limit` events behind an offset, and the last offset there is. Refusal: OFFSET_TRIMMED."""
-        answer = await self.ask(partition, "read_events", after, limit)
-        if isinstance(answer, Refusal):
-            return answer
-        found: list[Event] = []
-        for at in range(2, len(answer), 4):
-            entry = records.unpack_events(answer[at : at + 4], partition, self.partitions)
-            found += (event for event in entry if event.offset > after)
-            if len(found) >= limit:
-                break
-        return found[:limit], int(answer[1])
-
-    async def commit_offset(self, partition: int, consumer: str, offset: int, epoch: int) -> int | Refusal:
-        """The consumer's offset now. Refusals: STALE_EPOCH; INVALID_ARGUMENT beyond the last event."""
-        answer = await self.ask(partition, "commit_offset", consumer, offset, epoch)
-        return answer if isinstance(answer, Refusal) else int(answer)
-
-    async def trim_events(self, partition: int, tail: int, cap: int) -> tuple[int, int, bool] | Refusal:
-        """Cut the log: first offset, last offset, and whether the cap cut what a consumer still wanted."""
-        answer = await self.ask(partition, "trim_events", tail, cap)
-        if isinstance(answer, Refusal):
-            return answer
-        return int(answer[0]), int(answer[1]), bool(answer[2])
-
-    # --- duties
-
-    async def settle_due(self, partition: int, queues_max: int) -> bool | Refusal:
-        """Carry out what is due; whether there may be more."""
-        return _more(await self.ask(partition, "settle_due", queues_max))
-
-    async def lapse(self, partition: int) -> bool | Refusal:
-        """Release leases of a session whose time is over; whether there may be more."""
-        return _more(await self.ask(partition, "lapse"))
-
-    async def sweep(self, partition: int) -> bool | Refusal:
-        """Remove some of what nobody can reach any more; whether there may be more."""
-        return _more(await self.ask(partition, "sweep"))
-
-    async def letters(self, partition: int, limit: int) -> list[tuple[Job, QueueSettings]] | Refusal:
-        """Dead jobs that are to move to their queue's dead-letter queue."""
-        answer = await self.ask(partition, "letters", limit)
-        if isinstance(answer, Refusal):
-            return answer
-        return [
-            (records.unpack_shown(shown, partition, self.partitions), records.unpack_settings(shown[6]))
-            for shown in answer
-        ]
-
-    async def dead_letter(self, job: Job, to: str) -> Refusal | None:
-        """The job has been put into its dead-letter queue, and leaves its own."""
-        partition, sequence = self._place(job.id)
-        scope = name_key(job.namespace, job.queue)
-        answer = await self.ask(partition, "dead_letter", sequence, scope, b"1", to)
-        return answer if isinstance(answer, Refusal) else None
+def _pack_terms(jobs_max: int, terms: LeaseTerms, allow_missing: bool, await_jobs: bool) -> bytes:
+    found = terms.packed.get((jobs_max, allow_missing, await_jobs))
+    if found is None:
+        found = bulk(records.pack_terms(jobs_max, terms, allow_missing, await_jobs, b""))
+        terms.packed[jobs_max, allow_missing, await_jobs] = found
+    return found
 
 
 def _ids(sequences: bytes, partition: int, partitions: int) -> list[int]:
@@ -525,10 +429,6 @@ def _token(token: int | None) -> bytes:
 
 
 _ACKNOWLEDGED = Acknowledged()
-
-
-def _acknowledged(_: Reply) -> Acknowledged:
-    return _ACKNOWLEDGED
 
 
 def _released(answer: Reply) -> Released:
@@ -545,12 +445,6 @@ def _deleted(answer: Reply) -> Deleted:
 
 def _counts(answer: Reply, _: int) -> QueueCounts:
     return QueueCounts(*answer)
-
-
-def _more(answer: Reply) -> bool | Refusal:
-    if isinstance(answer, Refusal):
-        return answer
-    return bool(answer)
 
 
 def _past(prefix: bytes) -> bytes:

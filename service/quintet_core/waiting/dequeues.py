@@ -116,6 +116,23 @@ class Dequeues:
             self._park(handle)
         return handle
 
+    def take(self, request: Dequeue, done: Done[Dequeued], order: Ordered | None = None) -> None:
+        """Take the best jobs there are now; nobody can cancel it. Raises CallerError."""
+        if len(request.queues) != 1:
+            self.dequeue(request, done, order)
+            return
+        self._check(request)
+        self._store.dequeue(
+            request.namespace,
+            request.queues,
+            request.jobs_max,
+            request.terms,
+            allow_missing=request.allow_missing,
+            await_jobs=False,
+            done=done,  # type: ignore[arg-type]  # Worse answers a bound, and there is none.
+            order=order,
+        )
+
     def _check(self, request: Dequeue) -> None:
         bounds.check_namespace(request.namespace)
         if not request.queues:
@@ -130,8 +147,9 @@ class Dequeues:
             request.jobs_max = request.jobs_max or 1
         if request.wait_ms and not -1 <= request.wait_ms <= self._limits.wait_ms_max:
             raise broken(f"wait_ms must be from -1 to {self._limits.wait_ms_max}", field="wait_ms")
-        bounds.check_span("lease_ms", request.terms.lease_ms, LEASE_MS_MAX)
-        bounds.check_label("worker", request.terms.worker)
+        if not request.terms.session:
+            bounds.check_span("lease_ms", request.terms.lease_ms, LEASE_MS_MAX)
+            bounds.check_label("worker", request.terms.worker)
 
     def _group(self, request: Dequeue) -> tuple[list[bytes], list[list[str]]]:
         names = list(dict.fromkeys(request.queues))

@@ -13,7 +13,8 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from quintet_core.domain.errors import Reason, Refusal, refusal
+from quintet_core.domain.errors import Reason, Refusal, exceeded, refusal
+from quintet_core.domain.job import LeaseTerms
 from quintet_core.domain.outcomes import Done
 from quintet_core.storage.pipeline import Ordered
 from quintet_core.storage.redis_store import RedisStore
@@ -22,12 +23,13 @@ from quintet_core.waiting.dequeues import Handle
 HEARTBEATS_PER_TTL = 3
 SESSIONS_PER_HEARTBEAT_MAX = 500
 LAPSED = -1
+OWNERS_MAX = 200_000
 
 
 class Owner(Ordered):
     """One owner of a session: its operations are ordered, its parked dequeues and leases end with it."""
 
-    __slots__ = ("closed", "handles", "key", "partitions")
+    __slots__ = ("closed", "handles", "key", "partitions", "terms")
 
     def __init__(self, number: int, partitions: set[int]) -> None:
         super().__init__()
@@ -37,6 +39,8 @@ class Owner(Ordered):
         self.handles: dict[int, Handle] = {}
         # Where it may hold leases.
         self.partitions = partitions
+        # Of its last dequeue.
+        self.terms: LeaseTerms | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -57,9 +61,11 @@ class Session:
         return int.from_bytes(self.id, "big")
 
     def owner(self, number: int) -> Owner:
-        """The owner of a number; it opens by its first use."""
+        """The owner of a number; it opens by its first use. Raises CallerError for one too many."""
         found = self.owners.get(number)
         if found is None:
+            if len(self.owners) >= OWNERS_MAX:
+                raise exceeded("owners of a session", OWNERS_MAX, len(self.owners) + 1)
             # A resumed owner may hold leases anywhere its session was.
             found = self.owners[number] = Owner(number, set(self.partitions) if self.resumed else set())
         return found

@@ -1,0 +1,126 @@
+"""Verbs that keep a partition going: sessions, the event log, and duties. All but heartbeats are awaited."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+
+from quintet_core.domain.errors import Refusal
+from quintet_core.domain.event import Event, PartitionLog
+from quintet_core.domain.job import Job
+from quintet_core.domain.outcomes import Done
+from quintet_core.domain.queue import QueueSettings
+from quintet_core.storage import records
+from quintet_core.storage.asking import Asking
+from quintet_core.storage.keys import name_key
+from quintet_core.storage.link import Reply
+from quintet_core.storage.packing import Argument
+from quintet_core.storage.pipeline import Ordered
+
+
+class Upkeep(Asking):
+    """Sessions, events and duties of every partition."""
+
+    # --- sessions
+
+    def close_owner(
+        self, partition: int, session: bytes, owner: bytes, order: Ordered | None = None, kept: Sequence[int] = ()
+    ) -> Awaitable[int | Refusal]:
+        """Release the leases of an owner in a partition, but for those of the jobs `kept`; how many. The first step is
+        submitted at once, so it has its place in the owner's order."""
+        sequences = [self._place(job_id)[1] for job_id in kept if job_id % self.partitions == partition]
+        return self._release_all(partition, "close_owner", [session, owner], [len(sequences), *sequences], order)
+
+    def close_session(self, partition: int, session: bytes) -> Awaitable[int | Refusal]:
+        """Release all leases of a session in a partition, for good; how many."""
+        return self._release_all(partition, "close_session", [session], [], None)
+
+    def _release_all(
+        self, partition: int, verb: str, head: list[Argument], rest: list[Argument], order: Ordered | None
+    ) -> Awaitable[int | Refusal]:
+        step = self._asked(partition, verb, [*head, b"", *rest], order)
+
+        async def steps(answering: Awaitable[Reply]) -> int | Refusal:
+            released = 0
+            while True:
+                answer = await answering
+                if isinstance(answer, Refusal):
+                    return answer
+                released += int(answer[0])
+                if not answer[1]:
+                    return released
+                answering = self._asked(partition, verb, [*head, answer[1], *rest], order)
+
+        return steps(step)
+
+    def heartbeat(self, partition: int, sessions: Sequence[bytes], ttl_ms: int, done: Done[list[int]]) -> None:
+        """For each session 1 (alive, and now for ttl_ms more), 0 (holds nothing in this partition) or -1 (lapsed)."""
+        self.submit(partition, "heartbeat", [ttl_ms, len(sessions), *sessions], done)
+
+    # --- events
+
+    async def describe_events(self, partition: int, consumer: str) -> PartitionLog | Refusal:
+        """What the partition's log holds."""
+        answer = await self.ask(partition, "describe_events", consumer)
+        return answer if isinstance(answer, Refusal) else PartitionLog(partition, *map(int, answer))
+
+    async def read_events(self, partition: int, after: int, limit: int) -> tuple[list[Event], int] | Refusal:
+        """At most `limit` events behind an offset, and the last offset there is. Refusal: OFFSET_TRIMMED."""
+        answer = await self.ask(partition, "read_events", after, limit)
+        if isinstance(answer, Refusal):
+            return answer
+        found: list[Event] = []
+        for at in range(2, len(answer), 4):
+            entry = records.unpack_events(answer[at : at + 4], partition, self.partitions)
+            found += (event for event in entry if event.offset > after)
+            if len(found) >= limit:
+                break
+        return found[:limit], int(answer[1])
+
+    async def commit_offset(self, partition: int, consumer: str, offset: int, epoch: int) -> int | Refusal:
+        """The consumer's offset now. Refusals: STALE_EPOCH; INVALID_ARGUMENT beyond the last event."""
+        answer = await self.ask(partition, "commit_offset", consumer, offset, epoch)
+        return answer if isinstance(answer, Refusal) else int(answer)
+
+    async def trim_events(self, partition: int, tail: int, cap: int) -> tuple[int, int, bool] | Refusal:
+        """Cut the log: first offset, last offset, and whether the cap cut what a consumer still wanted."""
+        answer = await self.ask(partition, "trim_events", tail, cap)
+        if isinstance(answer, Refusal):
+            return answer
+        return int(answer[0]), int(answer[1]), bool(answer[2])
+
+    # --- duties
+
+    async def settle_due(self, partition: int, queues_max: int) -> bool | Refusal:
+        """Carry out what is due; whether there may be more."""
+        return _more(await self.ask(partition, "settle_due", queues_max))
+
+    async def lapse(self, partition: int) -> bool | Refusal:
+        """Release leases of a session whose time is over; whether there may be more."""
+        return _more(await self.ask(partition, "lapse"))
+
+    async def sweep(self, partition: int) -> bool | Refusal:
+        """Remove some of what nobody can reach any more; whether there may be more."""
+        return _more(await self.ask(partition, "sweep"))
+
+    async def letters(self, partition: int, limit: int) -> list[tuple[Job, QueueSettings]] | Refusal:
+        """Dead jobs that are to move to their queue's dead-letter queue."""
+        answer = await self.ask(partition, "letters", limit)
+        if isinstance(answer, Refusal):
+            return answer
+        return [
+            (records.unpack_shown(shown, partition, self.partitions), records.unpack_settings(shown[6]))
+            for shown in answer
+        ]
+
+    async def dead_letter(self, job: Job, to: str) -> Refusal | None:
+        """The job has been put into its dead-letter queue, and leaves its own."""
+        partition, sequence = self._place(job.id)
+        scope = name_key(job.namespace, job.queue)
+        answer = await self.ask(partition, "dead_letter", sequence, scope, b"1", to)
+        return answer if isinstance(answer, Refusal) else None
+
+
+def _more(answer: Reply) -> bool | Refusal:
+    if isinstance(answer, Refusal):
+        return answer
+    return bool(answer)
