@@ -103,7 +103,7 @@ class RedisConnection:
 
     def commands(self, commands: list[tuple[bytes | str | int | float, ...]]) -> list[Any]:
         """Several commands in one write. Raises the first hiredis.ReplyError after all replies have come."""
-        self._socket.sendall(b"".join(hiredis.pack_command(parts) for parts in commands))
+        self._socket.sendall(b"".join(map(_packed, commands)))
         replies = [self._reply() for _ in commands]
         for reply in replies:
             if isinstance(reply, hiredis.ReplyError):
@@ -117,6 +117,10 @@ class RedisConnection:
                 raise EOFError("redis-server closed the connection")
             self._reader.feed(data)
         return reply
+
+
+def _packed(parts: tuple[bytes | str | int | float, ...]) -> bytes:
+    return bytes(hiredis.pack_command(parts))  # type: ignore[arg-type]
 
 
 def _plain(reply: Any) -> Any:
