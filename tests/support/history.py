@@ -54,7 +54,8 @@ class Operation:
     queues: tuple[str, ...] = ()
     key: str = ""
     """What the payload of a put says, unique in the history; of a take: what was found."""
-    rank: int = 0
+    rank: int | None = 0
+    """None, of a take: its protocol does not tell."""
     job_id: int = 0
     lease_s: float | None = None
     """Of a take: how long the lease lasts; None: as long as the connection."""
@@ -66,7 +67,7 @@ class Operation:
     held_until: float = math.inf
     """Of a take: when its client last surely held the job; see `let_go`."""
 
-    def done(self, outcome: Outcome, *, job_id: int = 0, key: str = "", rank: int = 0, queue: str = "") -> None:
+    def done(self, outcome: Outcome, *, job_id: int = 0, key: str = "", rank: int | None = 0, queue: str = "") -> None:
         """The answer has come; for a put with the job's id, for a take with all that it tells of the job."""
         self.returned_at = time.monotonic()
         self.outcome = outcome
@@ -154,6 +155,9 @@ class _Jobs:
         """Takes in doubt: each may have taken a job that nobody was told of."""
         for operation in operations:
             self._sort_in(operation)
+        for take in self.all_takes():
+            if take.rank is None:
+                take.rank = self.puts[take.key].rank if take.key in self.puts else 0
 
     def _sort_in(self, operation: Operation) -> None:
         match operation.verb:
@@ -321,7 +325,7 @@ def _out_of_order(jobs: _Jobs) -> Iterator[str]:
             continue
         for put in by_queue[take.queue]:
             was_there = put.returned_at < take.invoked_at and gone_from[put.job_id] > take.returned_at
-            if was_there and (put.rank, put.job_id) < (take.rank, take.job_id):
+            if was_there and _place(put) < _place(take):
                 yield f"overtaken: {put}; {take}"
 
 
@@ -330,5 +334,10 @@ def drained_out_of_order(taken: Sequence[Operation]) -> list[str]:
     return [
         f"drained out of order: {first}; {second}"
         for first, second in pairwise(taken)
-        if (first.rank, first.job_id) >= (second.rank, second.job_id)
+        if _place(first) >= _place(second)
     ]
+
+
+def _place(operation: Operation) -> tuple[int, int]:
+    assert operation.rank is not None
+    return operation.rank, operation.job_id

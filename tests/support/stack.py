@@ -10,7 +10,6 @@ clients find a part again), and is gone when the stack is closed.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import shutil
@@ -35,13 +34,9 @@ from quintet.v1.queue_service_pb2_grpc import QueueServiceStub
 READY_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 30.0
 _POLL_SECONDS = 0.01
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None)  # loaded here: nothing may be imported after a fork
-
-
-def _die_with_parent() -> None:
-    """A test run that is killed leaves no process behind."""
-    _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+# A test run that is killed leaves no process behind. A program of its own, because no Python may run between the fork
+# and the exec of a process with threads.
+_DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
 
 
 class Part:
@@ -84,13 +79,12 @@ class Part:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("QUINTET_")}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                self.command(),
+                [*_DIE_WITH_PARENT, *self.command()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env=environment | self.variables() | self.environment,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
             )
         if wait:
             self.wait_ready()
