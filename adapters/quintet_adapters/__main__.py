@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import quintet_kit.grpc_poller  # noqa: F401 - before anything imports grpc
+
+# isort: split
+
 import argparse
 import asyncio
 import contextlib
@@ -13,6 +17,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 from quintet_client.session import Session
+from quintet_kit import collector
 from quintet_kit.exposition import Exposition, address_of
 from quintet_kit.lifecycle import StopSignal, announce, drain, run
 from quintet_kit.logs import configure, get_logger
@@ -72,6 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("protocol", choices=sorted(_SETUPS))
     setup = _SETUPS[parser.parse_args(arguments).protocol]()
     configure(setup.name, setup.settings.log_level, setup.settings.log_format)
+    collector.relax()
     return run(lambda stop: _serve(setup, stop))
 
 
@@ -94,6 +100,7 @@ async def _serve(setup: _Setup, stop: StopSignal) -> int:
         await session.close()
         return 1
     if await _core_found(session, stop):
+        collector.freeze()
         announce({setup.name: address_of(server), "metrics": exposition.address}, settings.ready_file)
         await stop.wait()
     await _stop(settings, adapter, server, exposition)
