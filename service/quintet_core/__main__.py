@@ -7,9 +7,9 @@ import quintet_kit.grpc_poller  # noqa: F401 - before anything imports grpc
 # isort: split
 
 import asyncio
-import gc
 import sys
 
+from quintet_kit import collector
 from quintet_kit.exposition import Exposition
 from quintet_kit.lifecycle import StopSignal, announce, drain, run, write_ready_file
 from quintet_kit.logs import configure, get_logger
@@ -21,8 +21,6 @@ from quintet_core.rpc.tokens_file import TokensFile
 from quintet_core.settings import CoreSettings
 
 EX_CANNOT_LISTEN = 69
-# The default looks for cycles every 700 new objects; a batch has thousands, and none of ours is a cycle.
-_GC_THRESHOLDS = (50_000, 20, 50)
 
 
 async def serve(settings: CoreSettings, stop: StopSignal) -> int:
@@ -84,9 +82,7 @@ async def _run(core: Core, settings: CoreSettings, stop: StopSignal, listening: 
 
 async def _announce_ready(core: Core, settings: CoreSettings, listening: dict[str, str]) -> None:
     await core.wait_ready()
-    # What was made so far stays for good: no need to look at it again and again.
-    gc.collect()
-    gc.freeze()
+    collector.freeze()
     get_logger().info("ready", replica=core.replica.hex(), weak_durability=settings.allow_weak_durability)
     if settings.ready_file is not None:
         write_ready_file(settings.ready_file, listening)
@@ -96,7 +92,7 @@ def main() -> int:
     """The process."""
     settings = load_or_exit(CoreSettings)
     configure("core", settings.log_level, settings.log_format)
-    gc.set_threshold(*_GC_THRESHOLDS)
+    collector.relax()
     return run(lambda stop: serve(settings, stop))
 
 

@@ -24,6 +24,8 @@ from quintet_core.storage.redis_store import Best, RedisStore, Scope, Worse
 # Claims across partitions that found the best job gone, after which a worse one is taken.
 CLAIMS_MAX = 5
 PARKED_MAX = 100_000
+# Waiters that are tried at once because one before them was served.
+TRIES_AT_ONCE_MAX = 64
 # A parked queue is looked at again this often, and the notice in Redis that somebody waits is renewed with it.
 REVIEW_S = 5.0
 
@@ -164,14 +166,15 @@ class Dequeues:
         behind = 0
         for key in handle.keys:
             waiters = self._waiters.setdefault(key, {})
-            behind += bool(waiters)
+            # Tries leave in the order of arrival, so to try behind one that is trying is not to overtake it.
+            behind += bool(waiters) and not (next(iter(waiters)).trying and next(reversed(waiters)).trying)
             waiters[handle] = None
         if handle.request.wait_ms > 0:
             handle.timer = self._loop.call_later(handle.request.wait_ms / 1000, self.end, handle, Dequeued([]))
         if not handle.keys:
             return
         if behind == len(handle.keys):
-            # Whoever is before it is being served or found nothing: to try now would be to overtake.
+            # Whoever is before it found nothing, or has not been tried: to try now would be to overtake.
             handle.untried = True
         else:
             self._try(handle)
@@ -214,11 +217,12 @@ class Dequeues:
         that it did not take (`pass_on`), the next one is."""
         if pass_on:
             self._try(next(iter(waiters)))
+        tried = 0
         for waiter in waiters:
-            if waiter.untried:
+            if waiter.untried and tried < TRIES_AT_ONCE_MAX:
                 self._try(waiter)
-                return
-            if not waiter.trying:
+                tried += 1
+            elif not waiter.trying:
                 return
 
     def give_back(self, request: Dequeue, jobs: list[Job], order: Ordered | None) -> None:

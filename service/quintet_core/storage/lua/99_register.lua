@@ -50,7 +50,10 @@ local function caught(problem)
     return refuse(REASON.DAMAGED, 'what', tostring(problem.damaged or problem.err))
   end
   problem = tostring(problem)
-  if string.find(problem, 'too short', 1, true) then return refuse(REASON.DAMAGED, 'what', problem) end
+  -- A key of a wrong type that was only read, and a value that is too short for its record.
+  if string.find(problem, 'WRONGTYPE', 1, true) or string.find(problem, 'too short', 1, true) then
+    return refuse(REASON.DAMAGED, 'what', problem)
+  end
   return refuse(REASON.INTERNAL, 'what', problem)
 end
 
