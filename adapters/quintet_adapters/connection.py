@@ -181,9 +181,12 @@ class Connection:
             self._submit()
         if conversation.cancels:
             self._cancel_waits()
-        if not self._dirty and (conversation.output or conversation.end is not None) and not self._parted:
-            self._dirty = True
-            self._adapter.flush_soon(self)
+        if conversation.output or conversation.end is not None:
+            if not self._in_flight:
+                self.flush()
+            elif not self._dirty:
+                self._dirty = True
+                self._adapter.flush_soon(self)
         if self._reading is not (conversation.wants_input and not self._holds):
             self._toggle_reading()
 
@@ -199,7 +202,7 @@ class Connection:
                 self._owner = adapter.take_owner(own=self._conversation.owner_leases)
             request = requests.popleft()
             request.started_at = adapter.loop.time()
-            request.sent = session.connected
+            request.sent = request.takes_lease and session.connected
             self._in_flight += 1
             self._leases_in_flight += request.takes_lease
             # The session takes each verb with its own message, which the pair of verb and message guarantees.

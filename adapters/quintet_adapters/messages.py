@@ -56,7 +56,7 @@ class Request:
         self.sequence = 0
         self.started_at = 0.0
         self.sent = False
-        """Whether it can have reached the core."""
+        """Takes a lease, and can have reached the core."""
 
 
 _WORLD: Final = frozenset(
