@@ -173,7 +173,15 @@ class Sessions:
         owner.closed = True
         for handle in list(owner.handles.values()):
             handle.cancel(Reason.OWNER_CLOSED)
-        self._release(session, owner, (), done)
+        partitions = owner.partitions
+
+        def released(outcome: int | Refusal) -> None:
+            if isinstance(outcome, Refusal):
+                # Its leases are still there: to be closed once more, from where they may be.
+                session.owners.setdefault(number, Owner(number, set())).partitions |= partitions
+            done(outcome)
+
+        self._release(session, owner, (), released)
 
     def keep_leases(self, session: Session, number: int, ids: Sequence[int], done: Done[int]) -> None:
         """Release the leases of an owner but those of some jobs. `done` gets how many."""

@@ -1,0 +1,43 @@
+"""A stack of its own for each module of faults, with short leases; a queue name for each test."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.support.clients import Address, JobCentreClient
+from tests.support.stack import Stack, stack_for_tests
+
+SESSION_TTL_MS = 2000
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    """Every test leaves it whole."""
+    yield from stack_for_tests(QUINTET_SESSION_TTL_MS=str(SESSION_TTL_MS), QUINTET_REDIS_TIMEOUT_MS="1000")
+
+
+@pytest.fixture
+def queue() -> str:
+    """The name of a queue that no other test uses."""
+    return f"queue-{next(_numbers)}"
+
+
+NewClient = Callable[[Address], JobCentreClient]
+
+
+@pytest.fixture
+def new_client() -> Iterator[NewClient]:
+    """Makes clients of Job Centre, which are disconnected after the test."""
+    clients: list[JobCentreClient] = []
+
+    def connect(address: Address) -> JobCentreClient:
+        clients.append(JobCentreClient(address))
+        return clients[-1]
+
+    yield connect
+    for client in clients:
+        client.close()

@@ -1,0 +1,185 @@
+"""What a restart of one part leaves to the clients of the others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import grpc
+import pytest
+from quintet.v1.job_pb2 import JOB_STATE_READY, Job
+from quintet.v1.queue_service_pb2 import GetJobRequest
+from quintet.v1.queue_service_pb2_grpc import QueueServiceStub
+
+from tests.faults.conftest import NewClient
+from tests.support.clients import JobCentreClient, TextClient
+from tests.support.stack import Stack, stack_for_tests, until
+
+
+@pytest.fixture
+def own_stack() -> Iterator[Stack]:
+    """For tests that leave it in pieces."""
+    yield from stack_for_tests(QUINTET_SESSION_TTL_MS="2000", QUINTET_LEASE_SECONDS="300")
+
+
+def served_again(client: JobCentreClient, queue: str) -> None:
+    """Return once a put through this connection succeeds."""
+    until(lambda: client.ask({"request": "put", "queue": queue, "job": {}, "pri": 0})["status"] == "ok", "puts succeed")
+
+
+def job(stack: Stack, job_id: int) -> Job:
+    """As the core tells it."""
+    with grpc.insecure_channel(stack.core.target) as channel:
+        return QueueServiceStub(channel).GetJob(GetJobRequest(id=job_id, without_payload=True)).job
+
+
+class TestTheCore:
+    def test_leaves_a_client_its_jobs_to_delete_and_to_abort(
+        self, stack: Stack, queue: str, new_client: NewClient
+    ) -> None:
+        worker, other = new_client(stack.job_centre.address), new_client(stack.job_centre.address)
+        ids = [worker.put(queue) for _ in range(2)]
+        assert [worker.get(queue)["id"] for _ in ids] == ids
+        stack.core.restart()
+        served_again(other, f"{queue}-other")
+        assert other.get(queue)["status"] == "no-job"
+        assert worker.delete(ids[0]) == "ok"
+        assert worker.abort(ids[1]) == "ok"
+        assert other.get(queue)["id"] == ids[1]
+
+    def test_answers_a_wait_with_an_error_and_leaves_the_waiting_client_its_job(
+        self, stack: Stack, queue: str, new_client: NewClient
+    ) -> None:
+        worker, other = new_client(stack.job_centre.address), new_client(stack.job_centre.address)
+        held = worker.put(queue)
+        assert worker.get(queue)["id"] == held
+        worker.send({"request": "get", "queues": [queue], "wait": True})
+        assert worker.is_silent()
+        stack.core.restart()
+        assert worker.read()["status"] == "error"
+        served_again(other, f"{queue}-other")
+        assert worker.get(queue)["status"] == "no-job"
+        assert other.get(queue)["status"] == "no-job"
+        assert worker.delete(held) == "ok"
+
+    def test_that_stays_away_costs_the_clients_with_jobs_their_connection_and_no_others(
+        self, own_stack: Stack, queue: str, new_client: NewClient
+    ) -> None:
+        address = own_stack.job_centre.address
+        worker, other = new_client(address), new_client(address)
+        held = worker.put(queue)
+        assert worker.get(queue)["id"] == held
+        own_stack.core.kill9()
+        assert worker.read_line() == b""
+        assert other.ask({"request": "get", "queues": [queue]})["status"] == "error"
+        own_stack.core.start()
+        served_again(other, f"{queue}-other")
+        assert other.get(queue, wait=True)["id"] == held
+
+
+class TestRedis:
+    def test_leaves_a_client_its_jobs(self, stack: Stack, queue: str, new_client: NewClient) -> None:
+        worker, other = new_client(stack.job_centre.address), new_client(stack.job_centre.address)
+        ids = [worker.put(queue) for _ in range(2)]
+        assert [worker.get(queue)["id"] for _ in ids] == ids
+        stack.redis.restart()
+        served_again(other, f"{queue}-other")
+        assert other.get(queue)["status"] == "no-job"
+        assert worker.delete(ids[0]) == "ok"
+        assert worker.abort(ids[1]) == "ok"
+        assert other.get(queue)["id"] == ids[1]
+
+    def test_gives_back_the_jobs_of_a_client_that_left_meanwhile(
+        self, stack: Stack, queue: str, new_client: NewClient
+    ) -> None:
+        worker, other = new_client(stack.job_centre.address), new_client(stack.job_centre.address)
+        held = worker.put(queue)
+        assert worker.get(queue)["id"] == held
+        connections = stack.job_centre.metrics()["quintet_adapter_connections"]
+        stack.redis.kill9()
+        worker.close()
+        until(lambda: stack.job_centre.metrics()["quintet_adapter_connections"] < connections, "the client has left")
+        stack.redis.start()
+        served_again(other, f"{queue}-other")
+        assert other.get(queue, wait=True)["id"] == held
+
+    def test_wakes_who_waited_before_it_was_away(self, stack: Stack, queue: str, new_client: NewClient) -> None:
+        waiting, other = new_client(stack.job_centre.address), new_client(stack.job_centre.address)
+        waiting.send({"request": "get", "queues": [queue], "wait": True})
+        assert waiting.is_silent()
+        stack.redis.restart()
+        served_again(other, f"{queue}-other")
+        job_id = other.put(queue)
+        answer = waiting.read()
+        if answer["status"] == "error":
+            answer = waiting.get(queue, wait=True)
+        assert answer["id"] == job_id
+
+    def test_that_stays_away_costs_the_clients_with_jobs_their_connection(
+        self, own_stack: Stack, queue: str, new_client: NewClient
+    ) -> None:
+        address = own_stack.job_centre.address
+        worker, other = new_client(address), new_client(address)
+        held = worker.put(queue)
+        assert worker.get(queue)["id"] == held
+        own_stack.redis.kill9()
+        assert worker.read_line() == b""
+        assert other.ask({"request": "get", "queues": [queue]})["status"] == "error"
+        own_stack.redis.start()
+        served_again(other, f"{queue}-other")
+        assert other.get(queue, wait=True)["id"] == held
+
+
+class TestAnAdapter:
+    def test_that_dies_gives_its_clients_jobs_back(self, own_stack: Stack, queue: str, new_client: NewClient) -> None:
+        second = own_stack.further_adapter("job-centre")
+        second.start()
+        worker, other = new_client(own_stack.job_centre.address), new_client(second.address)
+        held = worker.put(queue)
+        assert worker.get(queue)["id"] == held
+        other.send({"request": "get", "queues": [queue], "wait": True})
+        own_stack.job_centre.kill9()
+        assert other.read()["id"] == held
+
+    def test_that_dies_leaves_what_was_put(self, own_stack: Stack, queue: str, new_client: NewClient) -> None:
+        text = TextClient(own_stack.text_queue.address)
+        job_id = text.add(queue, b"hello")
+        own_stack.text_queue.restart()
+        assert text.get(queue) == (job_id, b"hello")
+
+
+class TestLeasesOfTheTextQueue:
+    def test_keep_their_deadline_over_a_restart_of_everything(self, own_stack: Stack, queue: str) -> None:
+        text = TextClient(own_stack.text_queue.address)
+        job_id = text.add(queue, b"hello")
+        assert text.get(queue) == (job_id, b"hello")
+        before = job(own_stack, int(job_id, 16))
+        own_stack.kill9()
+        own_stack.start()
+        after = job(own_stack, int(job_id, 16))
+        assert (after.lease.deadline_at_ms, after.attempts) == (before.lease.deadline_at_ms, 1)
+        assert text.get(queue) is None
+        assert text.is_in(queue, job_id) == b"YES"
+        assert text.ack(queue, job_id) == b"OK"
+
+    def test_run_out_while_everything_is_down(self, own_stack: Stack, queue: str) -> None:
+        own_stack.text_queue.environment["QUINTET_LEASE_SECONDS"] = "1"
+        own_stack.text_queue.restart()
+        text = TextClient(own_stack.text_queue.address)
+        first, second = text.add(queue, b"first"), text.add(queue, b"second")
+        assert text.get(queue) == (first, b"first")
+        own_stack.kill9()
+        own_stack.start()
+        until(lambda: job(own_stack, int(first, 16)).state == JOB_STATE_READY, "the lease has run out")
+        assert [text.get(queue), text.get(queue)] == [(first, b"first"), (second, b"second")]
+
+
+def test_ids_go_on_after_everything_was_killed(own_stack: Stack, queue: str, new_client: NewClient) -> None:
+    client = new_client(own_stack.job_centre.address)
+    ids = [client.put(queue) for _ in range(5)]
+    for job_id in ids:
+        assert client.delete(job_id) == "ok"
+    own_stack.kill9()
+    own_stack.start()
+    text = TextClient(own_stack.text_queue.address)
+    assert int(text.add(queue, json.dumps({}).encode()), 16) > max(ids)
