@@ -17,6 +17,8 @@ from quintet_kit.metrics import SECONDS_BUCKETS, Counting, Gauging, MetricSet, O
 
 from quintet_adapters.messages import OUTCOMES, CommandCounts
 
+_COMMANDS_OF: Final = "those of the protocol"
+
 
 class Tally:
     """Something that only grows; add to `count`."""
@@ -48,37 +50,32 @@ class Latencies:
 
 
 class AdapterMetricSet(MetricSet):
-    """What every adapter process shows."""
+    """What every adapter process shows. (Declared here, kept by `AdapterMetrics`.)"""
 
     connections = Gauging("quintet_adapter_connections", "Open client connections.")
     session_connected = Gauging("quintet_adapter_session_connected", "1 while operations flow to the core.")
     in_flight = Gauging("quintet_adapter_operations_in_flight", "Operations the core has not answered, waits apart.")
-
-
-_OPENED: Final = Counting("quintet_adapter_connections_opened_total", "Client connections accepted.")
-_REFUSED: Final = Counting("quintet_adapter_connections_refused_total", "Client connections closed at once.")
-_RECEIVED: Final = Counting("quintet_adapter_received_bytes_total", "Bytes from clients.")
-_SENT: Final = Counting("quintet_adapter_sent_bytes_total", "Bytes to clients.")
-_LEASES_LOST: Final = Counting("quintet_adapter_leases_lost_total", "Times that the session lapsed, leases and all.")
-_CLOSED_FOR_LOST_LEASES: Final = Counting(
-    "quintet_adapter_connections_closed_for_lost_leases_total",
-    "Connections closed because their clients' leases were gone.",
-)
-_DOUBTS: Final = Counting(
-    "quintet_adapter_leases_in_doubt_total", "Dequeues whose outcome was unknown, so that their owner was closed."
-)
-_REQUESTS: Final = Counting(
-    "quintet_adapter_requests_total", "Commands answered.", command=("<of the protocol>",), outcome=OUTCOMES
-)
-_SECONDS: Final = Observing(
-    "quintet_adapter_request_seconds",
-    "From a command's request to the core to its result; waits included.",
-    command=("<of the protocol>",),
-)
-TALLIED: Final = (
-    *(_OPENED, _REFUSED, _RECEIVED, _SENT, _LEASES_LOST, _CLOSED_FOR_LOST_LEASES, _DOUBTS, _REQUESTS, _SECONDS),
-)
-"""The declarations of what is counted here, for the documentation."""
+    opened = Counting("quintet_adapter_connections_opened_total", "Client connections accepted.")
+    refused = Counting("quintet_adapter_connections_refused_total", "Client connections closed at once.")
+    received_bytes = Counting("quintet_adapter_received_bytes_total", "Bytes from clients.")
+    sent_bytes = Counting("quintet_adapter_sent_bytes_total", "Bytes to clients.")
+    leases_lost = Counting("quintet_adapter_leases_lost_total", "Times that the session lapsed, leases and all.")
+    closed_for_lost_leases = Counting(
+        "quintet_adapter_connections_closed_for_lost_leases_total",
+        "Connections closed because their clients' leases were gone.",
+    )
+    doubts = Counting(
+        "quintet_adapter_leases_in_doubt_total",
+        "Dequeues whose answer was lost, so that their owner's leases had to be settled with the core.",
+    )
+    requests = Counting(
+        "quintet_adapter_requests_total", "Commands answered.", command=(_COMMANDS_OF,), outcome=OUTCOMES
+    )
+    seconds = Observing(
+        "quintet_adapter_request_seconds",
+        "From a command's request to the core to its result; waits included.",
+        command=(_COMMANDS_OF,),
+    )
 
 
 class AdapterMetrics:
@@ -86,10 +83,9 @@ class AdapterMetrics:
 
     def __init__(self, registry: CollectorRegistry, commands: Sequence[str]) -> None:
         self.registry = registry
-        gauges = AdapterMetricSet(registry)
-        self.connections = gauges.connections.at()
-        self.session_connected = gauges.session_connected.at()
-        self.in_flight = gauges.in_flight.at()
+        self.connections = AdapterMetricSet.connections.create(registry).at()
+        self.session_connected = AdapterMetricSet.session_connected.create(registry).at()
+        self.in_flight = AdapterMetricSet.in_flight.create(registry).at()
         self.opened = Tally()
         self.refused = Tally()
         self.received_bytes = Tally()
@@ -104,13 +100,13 @@ class AdapterMetrics:
     def read(self) -> Iterator[Metric]:
         """Everything counted so far."""
         tallies = {
-            _OPENED: self.opened,
-            _REFUSED: self.refused,
-            _RECEIVED: self.received_bytes,
-            _SENT: self.sent_bytes,
-            _LEASES_LOST: self.leases_lost,
-            _CLOSED_FOR_LOST_LEASES: self.closed_for_lost_leases,
-            _DOUBTS: self.doubts,
+            AdapterMetricSet.opened: self.opened,
+            AdapterMetricSet.refused: self.refused,
+            AdapterMetricSet.received_bytes: self.received_bytes,
+            AdapterMetricSet.sent_bytes: self.sent_bytes,
+            AdapterMetricSet.leases_lost: self.leases_lost,
+            AdapterMetricSet.closed_for_lost_leases: self.closed_for_lost_leases,
+            AdapterMetricSet.doubts: self.doubts,
         }
         for declaration, tally in tallies.items():
             yield CounterMetricFamily(declaration.name, declaration.help, value=tally.count)
@@ -118,13 +114,19 @@ class AdapterMetrics:
         yield self._read_seconds()
 
     def _read_requests(self) -> Metric:
-        family = CounterMetricFamily(_REQUESTS.name, _REQUESTS.help, labels=tuple(_REQUESTS.labels))
+        family = CounterMetricFamily(
+            AdapterMetricSet.requests.name,
+            AdapterMetricSet.requests.help,
+            labels=tuple(AdapterMetricSet.requests.labels),
+        )
         for labels, count in self.requests.items():
             family.add_metric(labels, count)
         return family
 
     def _read_seconds(self) -> Metric:
-        family = HistogramMetricFamily(_SECONDS.name, _SECONDS.help, labels=tuple(_SECONDS.labels))
+        family = HistogramMetricFamily(
+            AdapterMetricSet.seconds.name, AdapterMetricSet.seconds.help, labels=tuple(AdapterMetricSet.seconds.labels)
+        )
         for command, latencies in self.seconds.items():
             buckets, total = latencies.read()
             family.add_metric([command], buckets, total)
