@@ -7,17 +7,15 @@ the other.
 
 from __future__ import annotations
 
-import struct
 import time
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import hiredis
-from quintet_core.domain.job import NewJob
+from quintet_core.domain.job import LeaseTerms, NewJob
 from quintet_core.domain.queue import QueueSettings
-from quintet_core.storage import keys, library, records
+from quintet_core.storage import keys, library, packing, records
 
 from benchmarks.load import Step
 from benchmarks.measurement import Samples
@@ -28,36 +26,36 @@ from benchmarks.tongues import PAYLOAD_BYTES, UnexpectedAnswerError
 PARTITIONS = 16
 OPERATIONS_PER_CALL_MAX = 200
 
-Argument = bytes | str | int
+# An operation as `packing` makes it: how many arguments it adds to its call, and their bytes.
+Packed = tuple[int, bytes]
 
 _REPLICA = b"\0" * 8
-_SESSION = b"benchses"
 _SESSION_TTL_MS = 3_600_000
+_TERMS = LeaseTerms(session=b"benchses", owner=b"benchown", session_ttl_ms=_SESSION_TTL_MS)
+_SCOPE = keys.namespace_scope("default")
 _REPLY_HEAD = 4
-# The lease token within a run (10_codec.lua).
-_TOKEN = struct.Struct(">26xQ")
+# Where the lease token is within a run (10_codec.lua).
+_TOKEN = slice(26, 34)
 
 
 class QueueOperations:
-    """The operations of a lifecycle on one queue, as arguments of the library's batch function."""
+    """The operations of a lifecycle on one queue, packed."""
 
     def __init__(self, queue: str) -> None:
         key = keys.name_key("default", queue)
         job = NewJob(payload=b"x" * PAYLOAD_BYTES)
-        settings = records.pack_settings(QueueSettings())
-        self.tag = keys.partition_tag(keys.partition_of(key, PARTITIONS))
-        enqueue = (key, settings, 1, records.pack_options(job, 0), "", records.pack_tail(job))
-        dequeue = (1, key, 1, 0, _SESSION, b"benchown", 1, "1", "0", "", "", _SESSION_TTL_MS)
-        self.enqueue: tuple[Argument, ...] = ("enqueue", len(enqueue), *enqueue)
-        self.dequeue: tuple[Argument, ...] = ("dequeue", len(dequeue), *dequeue)
+        settings = packing.bulk(records.pack_settings(QueueSettings()))
+        self.partition = keys.partition_of(key, PARTITIONS)
+        self.enqueue = packing.pack_enqueue_one(key, settings, records.pack_options(job, 0), records.pack_tail(job))
+        self.dequeue = packing.pack_dequeue_one(key, packing.bulk(records.pack_terms(1, _TERMS, True, False, b"")))
 
 
-def _acknowledge(dequeued: list[Any]) -> tuple[Argument, ...]:
+def _acknowledge(dequeued: list[Any]) -> Packed:
     """The acknowledgement of the one job of a dequeue's answer: 'j', index of its queue, run, body, sequence."""
     if dequeued[0] != b"j":
         raise UnexpectedAnswerError(dequeued)
     _, _, run, _, sequence = dequeued
-    return ("acknowledge", 4, sequence, keys.namespace_scope("default"), "0", str(_TOKEN.unpack_from(run)[0]))
+    return packing.pack_acknowledge(int.from_bytes(sequence, "big"), _SCOPE, False, run[_TOKEN])
 
 
 @dataclass(slots=True)
@@ -120,14 +118,14 @@ class RedisLoad:
     def _send(self, group: _Group) -> None:
         operations = self._next_operations(group)
         calls = [
-            _packed_call(group.operations.tag, operations[start : start + OPERATIONS_PER_CALL_MAX])
+            _packed_call(group.operations.partition, operations[start : start + OPERATIONS_PER_CALL_MAX])
             for start in range(0, len(operations), OPERATIONS_PER_CALL_MAX)
         ]
         group.calls = len(calls)
         group.sent = time.perf_counter()
         self._connection.send(b"".join(calls))
 
-    def _next_operations(self, group: _Group) -> list[tuple[Argument, ...]]:
+    def _next_operations(self, group: _Group) -> list[Packed]:
         if group.step is Step.PUT:
             return [group.operations.enqueue] * group.loops
         if group.step is Step.TAKE:
@@ -152,11 +150,10 @@ class RedisLoad:
             group.lifecycle_started = now
 
 
-def _packed_call(tag: str, operations: list[tuple[Argument, ...]]) -> bytes:
-    parts: list[Argument] = ["FCALL", "batch_v1", 1, tag, _REPLICA]
-    for operation in operations:
-        parts += operation
-    return bytes(hiredis.pack_command(tuple(parts)))  # type: ignore[arg-type]
+def _packed_call(partition: int, operations: list[Packed]) -> bytes:
+    arguments = packing.CALL_HEAD_ARGUMENTS + sum(operation[0] for operation in operations)
+    head = packing.call_head("batch_v1", partition, _REPLICA)
+    return b"".join((b"*%d\r\n" % arguments, head, *[operation[1] for operation in operations]))
 
 
 def _expect_all_acknowledged(answers: list[Any]) -> None:
