@@ -223,6 +223,7 @@ class _Stream:
         while True:
             for operation in request.operations:
                 self._dispatch(operation)
+            self._operations.store.pipeline.flush()
             while self._in_flight >= limit:
                 self._room.clear()
                 await self._room.wait()

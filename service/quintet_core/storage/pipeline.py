@@ -153,6 +153,11 @@ class Pipeline:
             self._scheduled = True
             self._loop.call_soon(self._flush)
 
+    def flush(self) -> None:
+        """Send what was submitted, unless a pipeline is on its way: for whoever knows that no more comes in this tick."""
+        if not self._awaited:
+            self._flush()
+
     def _flush(self) -> None:
         self._scheduled = False
         link = self._link
@@ -223,9 +228,8 @@ class Pipeline:
 
     def _flush_again(self) -> None:
         """Send what came meanwhile, once nothing is on its way."""
-        if not self._awaited and (self._queued or self._relieved) and not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._flush)
+        if not self._awaited and (self._queued or self._relieved):
+            self._flush()
 
     def _came_back(self) -> None:
         if self._watchdog is not None:

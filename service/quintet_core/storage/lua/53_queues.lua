@@ -34,6 +34,7 @@ local function update_queue(p, a, i)
   local q, instead = settled_queue(p, a[i])
   if not q then return instead end
   expect(p, 'queues', 'hash')
+  expect_job_keys(p, q)
   q.settings = a[i + 1]
   save_queue(p, q)
   p.queues[q.name], p.numbered[q.number] = nil, nil
@@ -64,6 +65,7 @@ local function resume(p, a, i)
   if not q then return instead end
   if q.paused ~= 0 then
     expect(p, 'queues', 'hash')
+    expect_job_keys(p, q)
     unpause(p, q)
   end
   return describe(p, q)
