@@ -154,7 +154,7 @@ class Pipeline:
             self._loop.call_soon(self._flush)
 
     def flush(self) -> None:
-        """Send what was submitted, unless a pipeline is on its way: for whoever knows that no more comes in this tick."""
+        """Send what was submitted, unless a pipeline is on its way: for whoever knows that no more comes now."""
         if not self._awaited:
             self._flush()
 
