@@ -510,7 +510,7 @@ class TestTheServer:
         assert {"quintet.v1.QueueService", "quintet.v1.SessionService", "grpc.health.v1.Health"} <= names
 
     async def test_says_unimplemented_to_what_it_does_not_know(self, api: Api) -> None:
-        call: Any = api.channel.unary_unary("/quintet.v1.QueueService/Explode", None, None)  # type: ignore[arg-type]
+        call: Any = api.channel.unary_unary("/quintet.v1.QueueService/Explode", None, None)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call(b"")
         assert caught.value.code() is CODE.UNIMPLEMENTED
