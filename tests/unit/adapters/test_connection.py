@@ -349,3 +349,24 @@ class TestTheEnd:
         assert (await answer(busy))["status"] == "ok"
         assert await busy[0].read() == b""
         await finished
+
+
+class TestSockets:
+    async def test_find_dead_peers_and_delay_nothing(self, job_centre: Served) -> None:
+        accepted: list[socket.socket] = []
+        connection_made = tcp.TcpWire.connection_made
+
+        def spy(wire: tcp.TcpWire, transport: asyncio.BaseTransport) -> None:
+            accepted.append(transport.get_extra_info("socket"))
+            connection_made(wire, transport)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tcp.TcpWire, "connection_made", spy)
+            streams = await job_centre.connect()
+            streams[1].write(PUT)
+            await answer(streams)
+        (sock,) = accepted
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 120_000
