@@ -22,35 +22,41 @@ _STATE_SETS = {
 _INFINITE = float("inf")
 
 
-def dump(redis: RedisConnection, partition: int, but: frozenset[str] = frozenset()) -> dict[bytes, Any]:
-    """Every key of a partition with its DUMP, which is the same when the value is."""
-    tag = keys.partition_tag(partition)
-    found = sorted(redis.command("KEYS", tag + ":*"))
-    found = [key for key in found if key.decode(errors="replace").removeprefix(tag + ":") not in but]
-    return dict(zip(found, redis.commands([("DUMP", key) for key in found]), strict=True)) if found else {}
+_READS: dict[bytes, tuple[str | int, ...]] = {
+    b"hash": ("HGETALL",),
+    b"zset": ("ZRANGE", 0, -1, "WITHSCORES"),
+    b"stream": ("XRANGE", "-", "+"),
+    b"list": ("LRANGE", 0, -1),
+    b"string": ("GET",),
+}
+
+
+def contents(redis: RedisConnection, partition: int) -> dict[str, tuple[bytes, Any]]:
+    """Every key of a partition by its name: its type, and its value in a form that is the same when the value is."""
+    tag = keys.partition_tag(partition).encode() + b":"
+    found = sorted(redis.command("KEYS", tag + b"*"))
+    kinds = redis.commands([("TYPE", key) for key in found]) if found else []
+    reads = [(_READS[kind][0], key, *_READS[kind][1:]) for key, kind in zip(found, kinds, strict=True)]
+    values = redis.commands(reads) if reads else []
+    return {
+        key.removeprefix(tag).decode(errors="backslashreplace"): (kind, _canonical(kind, value))
+        for key, kind, value in zip(found, kinds, values, strict=True)
+    }
+
+
+def _canonical(kind: bytes, value: Any) -> Any:
+    if kind == b"hash":
+        return dict(zip(value[::2], value[1::2], strict=True))
+    if kind == b"zset":
+        return {member: float(score) for member, score in zip(value[::2], value[1::2], strict=True)}
+    return value
 
 
 class PartitionState:
     """All keys of one partition, decoded as far as the checks need."""
 
     def __init__(self, redis: RedisConnection, partition: int) -> None:
-        self._tag = keys.partition_tag(partition) + ":"
-        names = [key.removeprefix(self._tag.encode()) for key in redis.command("KEYS", self._tag + "*")]
-        types = redis.commands([("TYPE", self._tag.encode() + name) for name in names]) if names else []
-        self.raw: dict[str, Any] = {}
-        for name, kind in zip(names, types, strict=True):
-            self.raw[name.decode()] = self._read(redis, self._tag.encode() + name, kind)
-
-    @staticmethod
-    def _read(redis: RedisConnection, key: bytes, kind: bytes) -> Any:
-        if kind == b"hash":
-            flat = redis.command("HGETALL", key)
-            return dict(zip(flat[::2], flat[1::2], strict=True))
-        if kind == b"zset":
-            flat = redis.command("ZRANGE", key, 0, -1, "WITHSCORES")
-            return {member: float(score) for member, score in zip(flat[::2], flat[1::2], strict=True)}
-        assert kind == b"stream", (key, kind)
-        return redis.command("XRANGE", key, "-", "+")
+        self.raw = {name: value for name, (_, value) in contents(redis, partition).items()}
 
     def _of(self, name: str) -> dict[bytes, Any]:
         found: dict[bytes, Any] = self.raw.get(name, {})

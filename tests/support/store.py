@@ -16,6 +16,8 @@ from quintet_core.storage.redis_store import RedisStore
 
 from tests.support.redis_server import RedisConnection
 
+__all__ = ["START_MS", "Clock", "OpenStore", "Reason", "Recorder", "open_store", "reason_of"]
+
 REPLICA = b"replica0"
 
 # Far ahead of Redis's TIME: a partition uses the later of that and the last time it saw, so here it stands still.
