@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import stat
@@ -118,8 +119,7 @@ class Servers:
     async def stop(self, grace_s: float) -> None:
         """Take no new calls; those that run are ended after the grace."""
         servers, self._servers = self._servers, []
-        for server in servers:
-            await server.stop(grace_s)
+        await asyncio.gather(*(server.stop(grace_s) for server in servers))
 
     def _add(self, server: grpc.aio.Server, name: str, address: str) -> None:
         self._servers.append(server)

@@ -112,5 +112,5 @@ def test_outcomes_become_responses() -> None:
     assert list(convert.enqueued(Enqueued([1, 2], [2])).deduplicated_ids) == [2]
     assert list(convert.enqueued(Enqueued([1, 2], [])).ids) == [1, 2]
     assert not convert.dequeued(Dequeued([])).jobs
-    assert convert.released(Released(JobState.DEAD)).state == JobState.DEAD
+    assert int(convert.released(Released(JobState.DEAD)).state) == JobState.DEAD
     assert convert.released(Released(None)).state == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,15 +20,12 @@ def test_parts_come_back_as_they_went(parts: list[bytes]) -> None:
 
 @given(st.text(max_size=50), st.integers(1, 3))
 def test_any_other_text_is_refused_or_read_and_never_breaks(text: str, count: int) -> None:
-    try:
-        parts = page_token.decode(text, count)
-    except CallerError as error:
-        assert error.refusal.reason is Reason.INVALID_ARGUMENT
-    else:
-        assert len(parts) == count
+    with suppress(CallerError):
+        assert len(page_token.decode(text, count)) == count
 
 
 @pytest.mark.parametrize("token", ["!", "x", "AAA=", "a" * 9000, page_token.encode(b"a", b"b") + "AA"])
 def test_a_token_that_is_none_of_ours_is_refused(token: str) -> None:
-    with pytest.raises(CallerError):
+    with pytest.raises(CallerError) as caught:
         page_token.decode(token, 2)
+    assert caught.value.refusal.reason is Reason.INVALID_ARGUMENT
