@@ -94,7 +94,8 @@ class _Group:
 
 # Errors that mean that the call was not carried out, for a reason that may pass.
 _PASSING = ("LOADING", "BUSY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MISCONF", "READONLY", "NOREPLICAS", "NOAUTH")
-_ASKS_MAX = 50
+# Each carries out a thousand of what is due.
+_ASKS_MAX = 1000
 
 
 class Pipeline:
@@ -134,10 +135,10 @@ class Pipeline:
         queued, self._queued, self._queued_bytes = self._queued, deque(), 0
         relieved, self._relieved = self._relieved, []
         for operation in queued:
-            operation.on_answer(why)
+            _give(operation, why)
         for group in relieved:
             for operation in group.operations:
-                operation.on_answer(why)
+                _give(operation, why)
 
     def submit(self, operation: Operation) -> None:
         """Take an operation. Its answer never comes before this returns."""
@@ -223,7 +224,7 @@ class Pipeline:
         else:
             why = _refusal_for(reply)
             for operation in group.operations:
-                operation.on_answer(why)
+                _give(operation, why)
         self._flush_again()
 
     def _flush_again(self) -> None:
@@ -244,13 +245,11 @@ class Pipeline:
                 head = answer[0]
                 if head == b"!":
                     answer = _refused(answer)  # noqa: PLW2901
-                elif head == b"a" and len(answer) == 1 and self._ask_again(operation):
-                    continue
-            try:
-                operation.on_answer(answer)
-            except Exception:
-                # Ours, and one caller's alone: the others get their answers.
-                _log.exception("answer_not_taken")
+                elif head == b"a" and len(answer) == 1:
+                    if self._ask_again(operation):
+                        continue
+                    answer = refusal(Reason.UNAVAILABLE, "more is due than can be carried out now")  # noqa: PLW2901
+            _give(operation, answer)
         for at in range(0, len(woken), 2):
             self._observer.on_woken(woken[at], woken[at + 1])
         for name_key in deleted:
@@ -264,6 +263,14 @@ class Pipeline:
         self._queued.appendleft(operation)
         self._queued_bytes += len(operation.packed)
         return True
+
+
+def _give(operation: Operation, answer: Reply) -> None:
+    try:
+        operation.on_answer(answer)
+    except Exception:
+        # Ours, and one caller's alone: the others get their answers.
+        _log.exception("answer_not_taken")
 
 
 def _full(group: _Group) -> bool:
