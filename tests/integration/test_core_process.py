@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 import pytest
+import trustme
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from quintet.v1 import admin_service_pb2 as a
 from quintet.v1 import event_service_pb2 as e
@@ -74,6 +75,14 @@ def running(world: World) -> CorePart:
 def says(core: CorePart, event: str) -> None:
     """Wait for a line of the core's log."""
     until(lambda: f'"event":"{event}"' in core.log.read_text(), event)
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 async def ends(call: Callable[[], Any]) -> Any:
@@ -223,6 +232,28 @@ class TestRedis:
         says(wrong, "redis_unreachable")
         assert "open sesame" not in core.log.read_text()
 
+    async def test_is_reached_by_tls_and_known_by_its_certificate(self, world: World) -> None:
+        authority = trustme.CA()
+        certificate = authority.issue_cert("localhost")
+        certificate.private_key_pem.write_to_path(world.folder / "key.pem")
+        certificate.cert_chain_pems[0].write_to_path(world.folder / "cert.pem")
+        authority.cert_pem.write_to_path(world.folder / "ca.pem")
+        world.redis.start()
+        port = free_port()
+        names = (("tls-cert-file", "cert.pem"), ("tls-key-file", "key.pem"), ("tls-ca-cert-file", "ca.pem"))
+        settings = [word for name, file in names for word in (name, str(world.folder / file))]
+        world.ask("CONFIG", "SET", *settings, "tls-port", port)
+        shown = {f"redis_{name}_file": str(world.folder / f"{name}.pem") for name in ("ca", "cert", "key")}
+        core = world.core(**shown)
+        url = f"rediss://localhost:{port}/0"
+        core.variables = lambda: {**CorePart.variables(core), "QUINTET_REDIS_URL": url}  # type: ignore[method-assign]
+        core.start()
+        stranger = world.core(redis_cert_file=shown["redis_cert_file"], redis_key_file=shown["redis_key_file"])
+        stranger.variables = lambda: {**CorePart.variables(stranger), "QUINTET_REDIS_URL": url}  # type: ignore[method-assign]
+        stranger.start(wait=False)
+        says(stranger, "redis_unreachable")
+        assert "CERTIFICATE_VERIFY_FAILED" in stranger.log.read_text()
+
     async def test_that_is_frozen_is_given_up_and_found_again(self, world: World) -> None:
         world.redis.start()
         core = world.core(redis_timeout_ms="200")
@@ -360,6 +391,23 @@ def test_settings_that_are_wrong_are_told_all_at_once(world: World) -> None:
     for name in ("PARTITIONS", "REDIS_URL", "SESSION_TTL_MS", "TOKENS_FILE", "CORE_SOCKET_MODE"):
         assert f"QUINTET_{name}: value " in log
     assert core.terminate() == EX_CONFIG
+
+
+async def test_a_session_with_more_in_flight_than_allowed_is_read_later_and_answered_whole(world: World) -> None:
+    world.redis.start()
+    core = world.core(session_in_flight_max="5")
+    core.start()
+    async with open_api(core.target) as api:
+        stream = api.sessions.Session()
+        request = q.EnqueueRequest(queue="q", jobs=[NewJob()], create_if_missing=True)
+        operations = [s.SessionOperation(sequence=number, owner=number, enqueue=request) for number in range(200)]
+        await stream.write(s.SessionRequest(open=s.SessionOpen()))
+        for operation in operations:
+            await stream.write(s.SessionRequest(operations=[operation]))
+        seen: set[int] = set()
+        while len(seen) < len(operations):
+            seen |= {result.sequence for result in (await stream.read()).results}
+        await stream.done_writing()
 
 
 async def test_two_cores_share_one_redis(world: World, running: CorePart) -> None:
