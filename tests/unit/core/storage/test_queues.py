@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from quintet_core.domain.job import JobState, NewJob
 from quintet_core.domain.queue import PauseDirection, QueueCounts, QueueSettings
@@ -294,3 +296,19 @@ async def test_more_due_than_one_call_settles_is_settled_all_the_same(verbs: Ver
         await verbs.put_all([NewJob(b"", delay_ms=1000) for _ in range(100)])
     clock.advance(1000)
     assert await verbs.count() == QueueCounts(ready=2500, delayed=0, leased=0, dead=0)
+
+
+async def test_a_batch_that_writes_more_than_one_command_takes_is_written_whole(
+    verbs: Verbs, redis: RedisConnection
+) -> None:
+    batches = (verbs.put_all([NewJob(b"x", time_to_live_ms=9000)] * 100) for _ in range(30))
+    await asyncio.gather(*batches)
+    assert (await verbs.count()).ready == 3000
+    steps = (verbs.store.purge_step(NAMESPACE, "q", JobState.READY) for _ in range(10))
+    assert await asyncio.gather(*steps) == [200] * 10
+    taken = await asyncio.gather(*(verbs.take_all(jobs_max=100) for _ in range(11)))
+    assert [len(jobs) for jobs in taken] == [100] * 10 + [0]
+    await asyncio.gather(*(verbs.acknowledge(job) for jobs in taken for job in jobs[:50]))
+    found = PartitionState(redis, verbs.partition)
+    found.check()
+    assert list(found.states().values()) == [JobState.LEASED] * 500

@@ -1,0 +1,76 @@
+"""Dead jobs of queues that name a dead-letter queue: told, moved by whoever asked, gone from where they died."""
+
+from __future__ import annotations
+
+from quintet_core.domain.job import Job
+from quintet_core.domain.queue import QueueSettings
+from quintet_core.storage.redis_store import Scope
+
+from tests.support import model
+from tests.support.redis_server import RedisConnection
+from tests.support.store import Reason, reason_of
+from tests.unit.core.storage.verbs import NAMESPACE, Verbs
+
+
+async def letters(verbs: Verbs, limit: int = 100) -> list[tuple[Job, QueueSettings]]:
+    """What is to move."""
+    found = await verbs.store.letters(verbs.partition, limit)
+    assert isinstance(found, list)
+    return found
+
+
+async def kill(verbs: Verbs, payload: bytes = b"dead", queue: str = "q") -> int:
+    """A dead job."""
+    job_id = await verbs.put(payload, queue=queue, attempts_max=1)
+    await verbs.release(await verbs.take(queue), failure_reason="broken")
+    return job_id
+
+
+async def test_a_dead_job_is_told_with_all_that_a_copy_needs(verbs: Verbs) -> None:
+    await verbs.create(dead_letter_queue="letters")
+    job_id = await kill(verbs, b"payload")
+    ((job, settings),) = await letters(verbs)
+    assert (job.id, job.payload, job.attempts, job.failure_reason) == (job_id, b"payload", 1, "broken")
+    assert settings.dead_letter_queue == "letters"
+
+
+async def test_a_moved_letter_is_gone(verbs: Verbs) -> None:
+    await verbs.create(dead_letter_queue="letters")
+    await kill(verbs)
+    ((job, _),) = await letters(verbs)
+    assert await verbs.store.dead_letter(job, "letters") is None
+    assert reason_of(await verbs.store.dead_letter(job, "letters")) is Reason.JOB_NOT_FOUND
+    assert await letters(verbs) == []
+    assert (await verbs.count()).dead == 0
+    event = (await verbs.events())[-1]
+    assert (event.kind, event.detail, event.state) == (model.DEAD_LETTERED, "letters", 0)
+
+
+async def test_a_redriven_job_is_no_letter_any_more(verbs: Verbs) -> None:
+    await verbs.create(dead_letter_queue="letters")
+    await kill(verbs)
+    ((job, _),) = await letters(verbs)
+    await verbs.store.redrive_job(job.id, Scope.of(NAMESPACE, None), job.state, True)
+    assert await letters(verbs) == []
+    assert reason_of(await verbs.store.dead_letter(job, "letters")) is Reason.NOT_LEASED
+
+
+async def test_dead_jobs_of_other_queues_stay(verbs: Verbs) -> None:
+    await kill(verbs)
+    assert await letters(verbs) == []
+    assert (await verbs.count()).dead == 1
+
+
+async def test_letters_of_a_queue_that_wants_none_any_more_make_room_for_others(
+    verbs: Verbs, redis: RedisConnection
+) -> None:
+    one, two, three = verbs.siblings(3)
+    for queue in (one, two, three):
+        await verbs.create(queue, dead_letter_queue="letters")
+        await kill(verbs, queue.encode(), queue)
+    await verbs.update(one)
+    await verbs.delete_queue(two)
+    assert await letters(verbs, 2) == []
+    ((job, _),) = await letters(verbs, 2)
+    assert job.queue == three
+    assert redis.command("ZCARD", f"{{p{verbs.partition:02d}}}:letters") == 1
