@@ -47,20 +47,18 @@ _HANG_UP: Final = b""
 
 
 class _Turn(Request):
-    """A request with its place in the order of answers."""
+    """A request with its place in the order of answers. What no one reads before it is written has no first value."""
 
     __slots__ = ("answer", "job_id", "line_bytes", "on_result", "token")
+
+    job_id: int
+    token: int
 
     def __init__(self, command: str, line_bytes: int) -> None:
         self.command = command
         self.line_bytes = line_bytes
         self.takes_lease = False
-        self.sequence = 0
-        self.started_at = 0.0
-        self.sent = False
         self.answer: bytes | None = None
-        self.job_id = 0
-        self.token = NO_LEASE
 
     def ask(self, verb: Verb, message: RequestMessage, on_result: Callable[[_Turn, SessionResult], bytes]) -> None:
         """Fills in what to ask of the core and who makes an answer of the result."""

@@ -72,10 +72,12 @@ class JobCentreReader:
 
     def command(self, fields: Fields) -> Command:
         """Which request it is."""
-        source = _mandatory(fields.request, "request")
-        command = _COMMANDS_BY_SOURCE.get(source) or _COMMANDS_BY_NAME.get(read_string(source, "request"))
+        command = _COMMANDS_BY_SOURCE.get(bytes(fields.request))
         if command is None:
-            raise JsonFaultError("unknown request: must be put, get, delete or abort")
+            name = read_string(_mandatory(fields.request, "request"), "request")
+            command = _COMMANDS_BY_NAME.get(name)
+            if command is None:
+                raise JsonFaultError("unknown request: must be put, get, delete or abort")
         return command
 
     def enqueue_request(self, fields: Fields) -> api.EnqueueRequest:

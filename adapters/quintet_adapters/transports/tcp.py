@@ -47,6 +47,7 @@ class TcpWire(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self.write = self._transport.write
         self._is_tls = transport.get_extra_info("ssl_object") is not None
         if not self._adapter.may_join():
             self._transport.close()
@@ -88,9 +89,6 @@ class TcpWire(asyncio.Protocol):
             self._connection = None
 
     # From the connection (see `quintet_adapters.connection.Wire`).
-
-    def write(self, data: bytes) -> None:
-        self._transport.write(data)
 
     def pause_reading(self) -> None:
         self._transport.pause_reading()
