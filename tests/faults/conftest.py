@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.clients import Address, JobCentreClient
-from tests.support.stack import Stack, stack_for_tests
+from tests.support.stack import Stack, stack_for_tests, until
 
 SESSION_TTL_MS = 2000
 _numbers = itertools.count(1)
@@ -17,7 +17,7 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
     """Every test leaves it whole."""
-    yield from stack_for_tests(QUINTET_SESSION_TTL_MS=str(SESSION_TTL_MS), QUINTET_REDIS_TIMEOUT_MS="1000")
+    yield from stack_for_tests(QUINTET_SESSION_TTL_MS=str(SESSION_TTL_MS), QUINTET_REDIS_TIMEOUT_MS="500")
 
 
 @pytest.fixture
@@ -41,3 +41,8 @@ def new_client() -> Iterator[NewClient]:
     yield connect
     for client in clients:
         client.close()
+
+
+def served_again(client: JobCentreClient, queue: str) -> None:
+    """Return once a put through this connection succeeds."""
+    until(lambda: client.ask({"request": "put", "queue": queue, "job": {}, "pri": 0})["status"] == "ok", "puts succeed")

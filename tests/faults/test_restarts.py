@@ -11,8 +11,8 @@ from quintet.v1.job_pb2 import JOB_STATE_READY, Job
 from quintet.v1.queue_service_pb2 import GetJobRequest
 from quintet.v1.queue_service_pb2_grpc import QueueServiceStub
 
-from tests.faults.conftest import NewClient
-from tests.support.clients import JobCentreClient, TextClient
+from tests.faults.conftest import NewClient, served_again
+from tests.support.clients import TextClient
 from tests.support.stack import Stack, stack_for_tests, until
 
 
@@ -20,11 +20,6 @@ from tests.support.stack import Stack, stack_for_tests, until
 def own_stack() -> Iterator[Stack]:
     """For tests that leave it in pieces."""
     yield from stack_for_tests(QUINTET_SESSION_TTL_MS="2000", QUINTET_LEASE_SECONDS="300")
-
-
-def served_again(client: JobCentreClient, queue: str) -> None:
-    """Return once a put through this connection succeeds."""
-    until(lambda: client.ask({"request": "put", "queue": queue, "job": {}, "pri": 0})["status"] == "ok", "puts succeed")
 
 
 def job(stack: Stack, job_id: int) -> Job:

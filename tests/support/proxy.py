@@ -72,6 +72,10 @@ class Proxy:
             self._held.clear()
             self._changed.notify_all()
 
+    def retarget(self, target: Place) -> None:
+        """Whoever connects from now on reaches another part."""
+        self._target = target
+
     def close(self) -> None:
         """Cut, and refuse from now on."""
         self._closed = True

@@ -143,9 +143,15 @@ class Sessions:
         return await self._store.ask(partition, "heartbeat", self.ttl_ms, len(sessions), *sessions)
 
     async def heartbeat_all(self) -> None:
-        """Prolong every attached session; those that have lapsed are told so."""
+        """Prolong the attached sessions that need no heartbeats of their clients; those that have lapsed are told so.
+
+        A resumable session lives by the heartbeats of its client alone: silence is its end although the stream is open
+        (a frozen process, a network that swallows everything), for its client has then closed whatever held a lease.
+        """
         by_partition: dict[int, list[bytes]] = {}
         for session in self._attached.values():
+            if session.resumable:
+                continue
             for partition in session.partitions:
                 by_partition.setdefault(partition, []).append(session.id)
         for partition, sessions in by_partition.items():

@@ -63,7 +63,8 @@ class SessionOpen(_message.Message):
     """Label for logs and operators, at most 255 bytes."""
     resumable: _builtins.bool
     """The session outlives a broken stream: until session_ttl has passed since its last heartbeat it can be resumed,
-    leases and all. An orderly end of the stream (half-close by the client) always closes it.
+    leases and all. An orderly end of the stream (half-close by the client) always closes it. Its client sends
+    heartbeats (every third of session_ttl, say): without them it lapses, its stream being open or not.
     """
     resume_session: _builtins.int
     """Resume this session (both as SessionOpened gave them). SESSION_LAPSED when it is gone."""
