@@ -15,8 +15,9 @@ from google.protobuf.message import Message
 from quintet.v1 import queue_service_pb2 as q
 from quintet.v1 import session_service_pb2 as pb
 from quintet.v1 import session_service_pb2_grpc
+from quintet_kit.logs import get_logger
 
-from quintet_core.domain.errors import CallerError, Reason, Refusal, refusal
+from quintet_core.domain.errors import CallerError, Reason, Refusal, broken, refusal
 from quintet_core.domain.job import JobState, LeaseTerms
 from quintet_core.domain.outcomes import Acknowledged, Dequeued, Done, Enqueued
 from quintet_core.operations import bounds
@@ -29,6 +30,8 @@ from quintet_core.waiting.dequeues import Dequeue, Dequeues
 from quintet_core.waiting.sessions import Owner, Session, Sessions
 
 RESPONSE_BYTES_MAX = 4 << 20
+# Results that the client has not taken, beyond which no more of it is read.
+UNSENT_BYTES_MAX = 16 << 20
 SERVICE = pb.DESCRIPTOR.services_by_name["SessionService"].full_name
 _DEFAULT = convert.NAMESPACE_DEFAULT
 
@@ -73,6 +76,8 @@ class SessionServicer(session_service_pb2_grpc.SessionServiceServicer):
         if refused is not None:
             await abort(context, refused)
         self._streams.add(stream)
+        if self._closing is not None:
+            stream.end_soon(self._closing)
         try:
             await stream.run(first)
         finally:
@@ -122,6 +127,8 @@ class _Stream:
         # The writer has nothing to write, and waits to be woken.
         self._idle = False
         self._gone = False
+        # Set once the client was written to after the end of what it sends.
+        self._reached: asyncio.Future[None] | None = None
         self._reader: asyncio.Task[bool] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.ended = asyncio.Event()
@@ -176,16 +183,27 @@ class _Stream:
         orderly = False
         try:
             done, _ = await asyncio.wait((writer, self._reader), return_when=asyncio.FIRST_COMPLETED)
-            if self._reader in done and not self._reader.cancelled() and self._reader.exception() is None:
-                orderly = self._reader.result()
-                await self._finish_answering(writer)
+            if self._reader in done and self._reader.exception() is None and self._reader.result():
+                orderly = await self._reaches_client(writer)
+                if orderly:
+                    await self._finish_answering(writer)
         finally:
             self._gone = True
-            writer.cancel()
-            self._reader.cancel()
+            for task in (writer, self._reader):
+                task.cancel()
+                task.add_done_callback(_seen)
             # Shielded: whatever ends this call, the leases of the session are dealt with.
-            await asyncio.shield(asyncio.ensure_future(self._leave(orderly)))
-            self.ended.set()
+            leaving = asyncio.ensure_future(self._leave(orderly))
+            leaving.add_done_callback(lambda _: self.ended.set())
+            await asyncio.shield(leaving)
+
+    async def _reaches_client(self, writer: asyncio.Future[None]) -> bool:
+        """Whether the client is still there. The end of a broken connection reads like the end of all that a client
+        had to say, and may be read before the call is told that it was cancelled; but nothing can be written to it."""
+        self._reached = asyncio.get_running_loop().create_future()
+        self._wake.set()
+        await asyncio.wait((writer, self._reached), return_when=asyncio.FIRST_COMPLETED)
+        return self._reached.done()
 
     async def _finish_answering(self, writer: asyncio.Future[None]) -> None:
         """The client has said all: waits end, and what is in flight is answered."""
@@ -224,13 +242,20 @@ class _Stream:
             for operation in request.operations:
                 self._dispatch(operation)
             self._operations.store.pipeline.flush()
-            while self._in_flight >= limit:
+            while self._in_flight >= limit or self._is_clogged():
                 self._room.clear()
                 await self._room.wait()
             request = await context.read()
             if request is grpc.aio.EOF:  # type: ignore[attr-defined]
                 # A broken call also ends what is read; its context says that it was cancelled.
                 return not context.cancelled()
+
+    def _is_clogged(self) -> bool:
+        """Whether results pile up because the client does not take them."""
+        results = self._results
+        if self._idle or not results:
+            return False
+        return len(results) >= self._servicer.in_flight_max or sum(map(len, results)) > UNSENT_BYTES_MAX
 
     def _dispatch(self, operation: pb.SessionOperation) -> None:
         kind = operation.WhichOneof("operation")
@@ -243,6 +268,10 @@ class _Stream:
             self._handlers[kind](self.session.owner(operation.owner), operation)
         except CallerError as error:
             self._answer(operation.sequence, kind or "unknown", error.refusal, None)
+        except Exception as error:
+            # Ours, and one operation's alone: the session goes on.
+            get_logger().exception("operation_failed", verb=kind)
+            self._answer(operation.sequence, kind or "unknown", refusal(Reason.INTERNAL, what=repr(error)), None)
 
     def _check_access(self, kind: str, operation: pb.SessionOperation) -> None:
         request = getattr(operation, kind)
@@ -282,14 +311,18 @@ class _Stream:
         if self._opened is not None:
             await write(pb.SessionResponse(opened=self._opened))
         while True:
-            self._idle = True
-            await wake.wait()
+            if not self._results:
+                self._idle = True
+                await wake.wait()
+                self._idle = False
             wake.clear()
-            self._idle = False
             while self._results:
                 await write(self._take_results())
                 room.set()
             room.set()
+            if self._reached is not None and not self._reached.done():
+                await write(b"")
+                self._reached.set_result(None)
             if self._closing is not None and not self._ending:
                 self._ending = True
                 await write(pb.SessionResponse(closing=self._closing))
@@ -357,6 +390,9 @@ class _Stream:
         return terms
 
     def _dequeue_waiting(self, owner: Owner, sequence: int, request: Dequeue) -> None:
+        if sequence in owner.handles:
+            raise broken("sequence is that of a dequeue that still waits", field="sequence")
+
         def done(outcome: Dequeued | Refusal) -> None:
             owner.handles.pop(sequence, None)
             self._waits -= 1
@@ -521,6 +557,12 @@ class _Stream:
     async def _beaten(self) -> pb.HeartbeatResponse | Refusal:
         standing = await self._sessions.heartbeat(self.session)
         return pb.HeartbeatResponse() if standing is None else standing
+
+
+def _seen(task: asyncio.Future[Any]) -> None:
+    """How a reader or a writer ended was decided upon already."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _itself(message: Message) -> Message:
