@@ -117,7 +117,7 @@ class Core:
 
     async def finish(self) -> None:
         """Return when nothing is in flight any more."""
-        await asyncio.gather(*self._tasks)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def close(self) -> None:
         """Stop everything."""
@@ -165,7 +165,7 @@ class Core:
             admin=AdminServicer(self._standing(), door),
             health=self.health.servicer,
         )
-        return session_servicer, Servers(servicers)
+        return session_servicer, Servers(servicers, self._settings.calls_max)
 
     def _standing(self) -> Standing:
         return Standing(

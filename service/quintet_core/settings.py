@@ -69,6 +69,9 @@ class CoreSettings(ProcessSettings):
         description="TOML file of bearer tokens with namespaces and verbs, asked for on TCP; read anew on change.",
     )
 
+    calls_max: int = Field(
+        20_000, ge=1, le=1_000_000, description="Calls and streams that each listener serves at once."
+    )
     session_ttl_ms: int = Field(
         10_000, ge=500, le=3_600_000, description="How long a session and its leases outlive its last heartbeat."
     )

@@ -88,9 +88,11 @@ class Health:
 
 
 class Servers:
-    """The running listeners. `listening` maps their names to what clients connect to."""
+    """The running listeners. `listening` maps their names to what clients connect to. Each serves `calls_max` calls at
+    once, streams included; gRPC answers RESOURCE_EXHAUSTED to more."""
 
-    def __init__(self, servicers: Servicers) -> None:
+    def __init__(self, servicers: Servicers, calls_max: int) -> None:
+        self._calls_max = calls_max
         self._servicers = servicers
         self._servers: list[grpc.aio.Server] = []
         self.listening: dict[str, str] = {}
@@ -126,7 +128,9 @@ class Servers:
         self.listening[name] = address
 
     def _server(self, access_of: AccessOf | None) -> grpc.aio.Server:
-        server = grpc.aio.server(interceptors=(Guard(access_of),), options=_OPTIONS)
+        server = grpc.aio.server(
+            interceptors=(Guard(access_of),), options=_OPTIONS, maximum_concurrent_rpcs=self._calls_max
+        )
         serve = self._servicers
         queue_service_pb2_grpc.add_QueueServiceServicer_to_server(serve.queues, server)
         server.add_generic_rpc_handlers((session_handlers(serve.sessions),))
