@@ -392,6 +392,7 @@ BROKEN: list[tuple[str, Any, str]] = [
         "INVALID_ARGUMENT",
     ),
     ("UpdateQueue", q.UpdateQueueRequest(queue="b", settings=QueueSettings(jobs_max=-1)), "INVALID_ARGUMENT"),
+    ("CreateQueue", q.CreateQueueRequest(queue="b", settings=QueueSettings(dead_letter_queue="b")), "INVALID_ARGUMENT"),
 ]
 
 

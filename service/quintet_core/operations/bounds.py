@@ -92,8 +92,8 @@ def check_id(job_id: int) -> bool:
     return 0 < job_id < limits.SEQUENCE_MAX
 
 
-def check_settings(settings: QueueSettings) -> None:
-    """Queue settings, by themselves."""
+def check_settings(queue: str, settings: QueueSettings) -> None:
+    """The settings of a queue, by themselves."""
     if not 0 <= settings.structure <= 2:
         raise broken("structure is unknown", field="structure")
     if settings.jobs_max is not None:
@@ -107,4 +107,6 @@ def check_settings(settings: QueueSettings) -> None:
     check_span("backoff_ms", settings.backoff_ms, limits.LEASE_MS_MAX)
     check_span("backoff_max_ms", settings.backoff_max_ms, limits.LEASE_MS_MAX)
     check_name(settings.dead_letter_queue)
+    if settings.dead_letter_queue and settings.dead_letter_queue == queue:
+        raise broken("a queue cannot be its own dead-letter queue", field="dead_letter_queue")
     check_label("content_type", settings.content_type)

@@ -157,7 +157,7 @@ class QueueOperations:
     ) -> None:
         """Make a queue with settings."""
         _check_queue(namespace, queue)
-        bounds.check_settings(settings)
+        bounds.check_settings(queue, settings)
         self.store.create_queue(namespace, queue, settings, done, order)
 
     def update_queue(
@@ -165,7 +165,7 @@ class QueueOperations:
     ) -> None:
         """Replace a queue's settings."""
         _check_queue(namespace, queue)
-        bounds.check_settings(settings)
+        bounds.check_settings(queue, settings)
         self.store.update_queue(namespace, queue, settings, done, order)
 
     def get_queue(self, namespace: str, queue: str, done: Done[Queue], order: Ordered | None = None) -> None:
