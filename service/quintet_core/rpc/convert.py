@@ -62,7 +62,10 @@ def new_job(message: job_pb2.NewJob) -> NewJob:
 
 def new_jobs(request: queue_service_pb2.EnqueueRequest) -> list[NewJob]:
     """The jobs of an enqueue, in order."""
-    return [new_job(message) for message in request.jobs]
+    messages = request.jobs
+    if len(messages) == 1:  # the end of an iteration costs as much as the job
+        return [new_job(messages[0])]
+    return [new_job(message) for message in messages]
 
 
 def placement(value: int) -> Placement:
