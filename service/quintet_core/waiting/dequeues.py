@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from quintet_core.domain.errors import Reason, Refusal, broken, exceeded, refusal
 from quintet_core.domain.job import Job, LeaseTerms, Placement
@@ -61,6 +62,8 @@ class Handle:
     again: bool = False
     parked: bool = False
     untried: bool = False
+    # It found nothing once: whoever comes later must not be faster.
+    waited: bool = False
     finished: bool = False
     abandoned: bool = False
     # What to answer instead of trying again.
@@ -166,8 +169,7 @@ class Dequeues:
         behind = 0
         for key in handle.keys:
             waiters = self._waiters.setdefault(key, {})
-            # Tries leave in the order of arrival, so to try behind one that is trying is not to overtake it.
-            behind += bool(waiters) and not (next(iter(waiters)).trying and next(reversed(waiters)).trying)
+            behind += bool(waiters) and not _all_fresh(waiters)
             waiters[handle] = None
         if handle.request.wait_ms > 0:
             handle.timer = self._loop.call_later(handle.request.wait_ms / 1000, self.end, handle, Dequeued([]))
@@ -188,28 +190,31 @@ class Dequeues:
         else:
             self._finish(handle, answer)
 
-    def _finish(self, handle: Handle, answer: Refusal | Dequeued) -> None:
+    def _finish(self, handle: Handle, answer: Refusal | Dequeued, pass_on: bool = False) -> None:
+        """`pass_on`: it may have been woken for a job that it did not take."""
         if handle.finished:
             return
         handle.finished = True
         if handle.timer is not None:
             handle.timer.cancel()
         if handle.parked:
-            served = isinstance(answer, Dequeued) and not handle.again and handle.ending is None
-            self._unpark(handle, pass_on=not served)
+            self._unpark(handle, pass_on, answer)
         if handle.abandoned and isinstance(answer, Dequeued):
             self.give_back(handle.request, answer.jobs, handle.order)
         handle.done(answer)
 
-    def _unpark(self, handle: Handle, pass_on: bool) -> None:
+    def _unpark(self, handle: Handle, pass_on: bool, answer: Refusal | Dequeued) -> None:
         handle.parked = False
         self._parked -= 1
+        # While Redis is away nobody else is tried, or refused for it: all will be tried when it is back.
+        lost = isinstance(answer, Refusal) and answer.reason is Reason.UNAVAILABLE
+        away = lost or self._store.pipeline.refusing is not None
         for key in handle.keys:
             waiters = self._waiters[key]
             del waiters[handle]
             if not waiters:
                 del self._waiters[key]
-            else:
+            elif not away:
                 self._make_way(waiters, pass_on)
 
     def _make_way(self, waiters: dict[Handle, None], pass_on: bool) -> None:
@@ -268,14 +273,19 @@ class Dequeues:
 
     def _tried(self, handle: Handle, outcome: Dequeued | Worse | Refusal) -> None:
         handle.trying = False
-        if isinstance(outcome, Refusal) or (isinstance(outcome, Dequeued) and outcome.jobs):
-            self._finish(handle, outcome)
+        if isinstance(outcome, Refusal):
+            self._finish(handle, outcome, pass_on=True)
+        elif isinstance(outcome, Dequeued) and outcome.jobs:
+            # Woken for a job of one queue, it may have found a better one in another.
+            self._finish(handle, outcome, pass_on=handle.again or len(handle.keys) > 1)
         elif handle.ending is not None:
-            self._finish(handle, handle.ending)
+            self._finish(handle, handle.ending, pass_on=handle.again)
         elif not handle.parked:
             self._finish(handle, Dequeued([]))
         elif handle.again:
             self._try(handle)
+        else:
+            handle.waited = True
 
     # --- across partitions: look at the heads of all, claim the best, look again when it has gone
 
@@ -346,7 +356,7 @@ class Dequeues:
         waiters = self._waiters.get(key)
         if waiters is None:
             return
-        for handle in list(waiters)[: ready or len(waiters)]:
+        for handle in list(islice(waiters, ready or None)):
             self._try(handle)
 
     def review_all(self) -> None:
@@ -372,6 +382,13 @@ class Dequeues:
         for waiters in list(self._waiters.values()):
             for handle in list(waiters):
                 self.end(handle, why)
+
+
+def _all_fresh(waiters: dict[Handle, None]) -> bool:
+    """Whether all are being tried for the first time: tries leave in the order of arrival, so to try behind them is not
+    to overtake. Behind one that has found nothing before it would be: a job may come between its next try and ours."""
+    first, last = next(iter(waiters)), next(reversed(waiters))
+    return first.trying and last.trying and not first.waited
 
 
 def _ignore(_: object) -> None:

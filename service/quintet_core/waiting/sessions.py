@@ -54,6 +54,8 @@ class Session:
     partitions: set[int]
     resumed: bool
     owners: dict[int, Owner] = field(default_factory=dict)
+    # Another stream of this replica has resumed it: this one's end is not the session's any more.
+    superseded: bool = False
 
     @property
     def number(self) -> int:
@@ -113,15 +115,21 @@ class Sessions:
         session_id = number.to_bytes(8, "big")
         if not hmac.compare_digest(self._sign(session_id), secret):
             return refusal(Reason.SESSION_NOT_FOUND)
-        old = self._attached.pop(session_id, None)
-        if old is not None:
-            old.on_lapsed()
+        self._supersede(session_id)
         session = Session(session_id, True, on_lapsed, set(range(self._store.partitions)), resumed=True)
         standing = await self.heartbeat(session)
         if standing is not None:
             return standing
+        # Somebody else may have resumed it meanwhile.
+        self._supersede(session_id)
         self._attached[session_id] = session
         return session
+
+    def _supersede(self, session_id: bytes) -> None:
+        old = self._attached.pop(session_id, None)
+        if old is not None:
+            old.superseded = True
+            old.on_lapsed()
 
     # --- heartbeats
 
@@ -219,6 +227,8 @@ class Sessions:
     async def close(self, session: Session) -> None:
         """End a session and release its leases. When Redis is away, they are released as the session lapses."""
         self._forget(session)
+        if session.superseded:
+            return
         await asyncio.gather(
             *(self._store.close_session(partition, session.id) for partition in sorted(session.partitions))
         )
