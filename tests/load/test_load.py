@@ -96,8 +96,7 @@ async def test_each_of_many_waiting_clients_gets_exactly_one_job(stack: Stack, s
             for member, answer in zip(members, taken, strict=True):
                 member.send([{"request": "delete", "id": answer["id"]}])
             assert not first_error([await member.read() for member in members])
-    producer.close()
-    await asyncio.sleep(0)
+    await producer.close()
     until(lambda: stack.core.metrics()["quintet_core_owners"] <= 1, "nothing is kept of them")
     assert not stack.counts(QUEUE).ListFields()
 

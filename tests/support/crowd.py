@@ -37,9 +37,10 @@ class Member:
         self.send(requests)
         return [await self.read() for _ in requests]
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Disconnect."""
         self._writer.close()
+        await self._writer.wait_closed()
 
 
 async def join(address: Address) -> Member:
@@ -57,8 +58,7 @@ async def crowd(address: Address, size: int) -> AsyncIterator[list[Member]]:
             members += await asyncio.gather(*(join(address) for _ in range(count)))
         yield members
     finally:
-        for member in members:
-            member.close()
+        await asyncio.gather(*(member.close() for member in members))
 
 
 def resident_mib(pid: int) -> float:
