@@ -1,4 +1,5 @@
-"""Natural batching: whatever arrived while the last pipeline was in flight is the next pipeline.
+"""Natural batching: whatever arrived while the last pipeline was in flight is the next pipeline, or, when that is much,
+leaves at once as one more.
 
 No timers: a lone operation leaves in the tick it came in. Operations are grouped by partition, one function call a
 group. Operations of one owner take effect in the order they were submitted: groups are carried out in order, and an
@@ -23,7 +24,11 @@ from quintet_core.storage.packing import CALL_HEAD_ARGUMENTS, call_head
 
 OnAnswer = Callable[[Reply], None]
 
-OPERATIONS_PER_CALL_MAX = 200
+OPERATIONS_PER_CALL_MAX = 128
+# Pipelines on their way at once. A second and third leave only with many operations: then Redis works on one while the
+# answers of another are given out. Fewer would be waste: each call costs a write to disk.
+FLIGHTS_MAX = 3
+OVERLAPPING_MIN = 64
 BYTES_PER_CALL_MAX = 1 << 20
 OPERATIONS_PER_FLUSH_MAX = 2000
 BYTES_PER_FLUSH_MAX = 16 << 20
@@ -92,6 +97,18 @@ class _Group:
     relief: bool = False
 
 
+class _Flight:
+    """A pipeline on its way: how many of its calls are not answered yet, and what happens when that takes too long."""
+
+    __slots__ = ("awaited", "calls", "operations", "sent_at", "watchdog")
+
+    def __init__(self, groups: list[_Group], watchdog: asyncio.TimerHandle) -> None:
+        self.awaited = self.calls = len(groups)
+        self.operations = sum(len(group.operations) for group in groups)
+        self.sent_at = perf_counter()
+        self.watchdog = watchdog
+
+
 # Errors that mean that the call was not carried out, for a reason that may pass.
 _PASSING = ("LOADING", "BUSY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MISCONF", "READONLY", "NOREPLICAS", "NOAUTH")
 # Each carries out a thousand of what is due.
@@ -109,12 +126,9 @@ class Pipeline:
         self._queued: deque[Operation] = deque()
         self._queued_bytes = 0
         self._relieved: list[_Group] = []
-        self._awaited = 0
+        self._flights = 0
         self._flushes = 0
         self._scheduled = False
-        self._sent_at = 0.0
-        self._batch = (0, 0)
-        self._watchdog: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self.refusing: Refusal | None = refusal(Reason.UNAVAILABLE)
 
@@ -150,28 +164,32 @@ class Pipeline:
             return
         self._queued.append(operation)
         self._queued_bytes += len(operation.packed)
-        if not self._awaited and not self._scheduled:
+        if not self._scheduled and self._may_send():
             self._scheduled = True
             self._loop.call_soon(self._flush)
 
     def flush(self) -> None:
-        """Send what was submitted, unless a pipeline is on its way: for whoever knows that no more comes now."""
-        if not self._awaited:
+        """Send what was submitted, unless it has to wait: for whoever knows that no more comes now."""
+        if self._may_send():
             self._flush()
+
+    def _may_send(self) -> bool:
+        waiting = len(self._queued)
+        return (waiting > 0 or bool(self._relieved)) and (
+            not self._flights or (self._flights < FLIGHTS_MAX and waiting >= OVERLAPPING_MIN)
+        )
 
     def _flush(self) -> None:
         self._scheduled = False
         link = self._link
-        if self._awaited or link is None or not (self._queued or self._relieved):
+        if link is None or not self._may_send():
             return
         groups = self._relieved + self._gather()
         self._relieved = []
         self._flushes += 1
-        self._awaited = len(groups)
-        self._sent_at = perf_counter()
-        self._batch = (sum(len(group.operations) for group in groups), len(groups))
-        self._watchdog = self._loop.call_later(self._timeout_s, link.abort)
-        link.send_all(self._pack(groups), [self._receiver(group) for group in groups])
+        self._flights += 1
+        flight = _Flight(groups, self._loop.call_later(self._timeout_s, link.abort))
+        link.send_all(self._pack(groups), [self._receiver(flight, group) for group in groups])
 
     def _gather(self) -> list[_Group]:
         queued, flush = self._queued, self._flushes
@@ -209,13 +227,13 @@ class Pipeline:
             packed += (b"*%d\r\n" % group.arguments, head, *group.packed)
         return packed
 
-    def _receiver(self, group: _Group) -> Callable[[Reply], None]:
-        return lambda reply: self._receive(group, reply)
+    def _receiver(self, flight: _Flight, group: _Group) -> Callable[[Reply], None]:
+        return lambda reply: self._receive(flight, group, reply)
 
-    def _receive(self, group: _Group, reply: Reply) -> None:
-        self._awaited -= 1
-        if not self._awaited:
-            self._came_back()
+    def _receive(self, flight: _Flight, group: _Group, reply: Reply) -> None:
+        flight.awaited -= 1
+        if not flight.awaited:
+            self._came_back(flight)
         if isinstance(reply, list):
             self._answer(group, reply)
         elif isinstance(reply, hiredis.ReplyError) and str(reply).startswith("OOM") and not group.relief and self._link:
@@ -225,17 +243,12 @@ class Pipeline:
             why = _refusal_for(reply)
             for operation in group.operations:
                 _give(operation, why)
-        self._flush_again()
+        self.flush()
 
-    def _flush_again(self) -> None:
-        """Send what came meanwhile, once nothing is on its way."""
-        if not self._awaited and (self._queued or self._relieved):
-            self._flush()
-
-    def _came_back(self) -> None:
-        if self._watchdog is not None:
-            self._watchdog.cancel()
-        self._observer.on_batch(*self._batch, perf_counter() - self._sent_at)
+    def _came_back(self, flight: _Flight) -> None:
+        self._flights -= 1
+        flight.watchdog.cancel()
+        self._observer.on_batch(flight.operations, flight.calls, perf_counter() - flight.sent_at)
 
     def _answer(self, group: _Group, reply: list[Reply]) -> None:
         now, due, woken, deleted = reply[:REPLY_HEAD]

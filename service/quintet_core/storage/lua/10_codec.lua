@@ -16,6 +16,8 @@ local function read_body(raw)
 end
 
 local RUN = '>BBI4I4c8c8c8I8I8I8I8I8I4I4c8c8BI2'
+-- The same, from a token that is a number still.
+local NEW_RUN = '>BBI4I4c8c8I8I8I8I8I8I8I4I4c8c8BI2'
 local RUN_BYTES = 101
 
 local function write_run(r)

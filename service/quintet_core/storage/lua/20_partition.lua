@@ -1,11 +1,10 @@
 -- One call's view of its partition: counters, the clock, what was looked up already, the events it is going to write.
 
 local function redis_type(p, name)
-  local key = p.tag .. name
-  local kind = p.kinds[key]
+  local kind = p.kinds[name]
   if not kind then
-    kind = call('TYPE', key).ok
-    p.kinds[key] = kind
+    kind = call('TYPE', p.tag .. name).ok
+    p.kinds[name] = kind
   end
   return kind
 end

@@ -78,7 +78,7 @@ local AHEAD_MAX = 256
 local function look_ahead(p, q, wanted)
   local ahead = math.max(wanted + 1, math.min(AHEAD_MAX, (q.ahead or 0) * 4))
   q.ahead = ahead
-  q.heads = zread(p, 'ZRANGE', q.base .. 'ready', 0, ahead - 1)
+  q.heads = zread(p, 'ZRANGE', q.ready, 0, ahead - 1)
   q.head, q.whole = 1, #q.heads < ahead
 end
 
@@ -89,7 +89,7 @@ local function head_at(p, q, n, wanted)
 end
 
 local function add_ready(p, q, place)
-  zadd(p, q.base .. 'ready', '0', place)
+  zadd(p, q.ready, '0', place)
   local heads = q.heads
   if not heads then return end
   local at = #heads
@@ -98,7 +98,7 @@ local function add_ready(p, q, place)
 end
 
 local function drop_ready(p, q, place)
-  zrem(p, q.base .. 'ready', place)
+  zrem(p, q.ready, place)
   if not q.heads then return end
   for at = q.head, #q.heads do
     if q.heads[at] == place then
@@ -114,7 +114,7 @@ local function wake(p, replica)
     -- Not checked before: what stands in the place of waiting must not undo what is done.
     local until_at = redis.pcall('ZSCORE', p.tag .. 'waiting', name)
     if type(until_at) == 'string' and tonumber(until_at) > p.now then
-      local ready = zread(p, 'ZCARD', q.base .. 'ready')
+      local ready = zread(p, 'ZCARD', q.ready)
       if ready > 0 then
         woken[#woken + 1] = name
         woken[#woken + 1] = ready

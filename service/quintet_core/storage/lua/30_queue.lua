@@ -2,12 +2,18 @@
 
 local SETS = { 'ready', 'delayed', 'leased', 'dead', 'expiring' }
 
+-- The names of a queue's sets: q.ready and so on.
+local function name_sets(q, base)
+  q.ready, q.delayed, q.leased, q.dead, q.expiring =
+    base .. 'ready', base .. 'delayed', base .. 'leased', base .. 'dead', base .. 'expiring'
+end
+
 local function adopt(p, number, raw)
   local q = read_queue(raw)
   local other = p.queues[q.name]
   if other and other.number ~= number then damaged('two queues of one name') end
   q.number = number
-  q.base = format('q%d:', number)
+  name_sets(q, format('q%d:', number))
   p.queues[q.name] = q
   p.numbered[number] = q
   return q
@@ -57,7 +63,7 @@ local function expect_job_keys(p, q)
   expect(p, 'due', 'zset')
   expect(p, 'owned', 'zset')
   if q.has_letters then expect(p, 'letters', 'zset') end
-  for i = 1, #SETS do expect(p, q.base .. SETS[i], 'zset') end
+  for i = 1, #SETS do expect(p, q[SETS[i]], 'zset') end
   q.checked = true
 end
 
@@ -98,7 +104,7 @@ local function arm(p, q, at)
 end
 
 local function earliest(p, q, set)
-  local head = zread(p, 'ZRANGE', q.base .. set, 0, 0, 'WITHSCORES')
+  local head = zread(p, 'ZRANGE', q[set], 0, 0, 'WITHSCORES')
   if head[2] and head[2] ~= FOREVER then return tonumber(head[2]) end
   return nil
 end
@@ -119,7 +125,7 @@ local function rearm(p, q)
 end
 
 local function due_places(p, q, set, limit)
-  return zread(p, 'ZRANGEBYSCORE', q.base .. set, '-inf', format('%d', p.now), 'LIMIT', 0, limit)
+  return zread(p, 'ZRANGEBYSCORE', q[set], '-inf', format('%d', p.now), 'LIMIT', 0, limit)
 end
 
 local function paused(p, q, direction)
@@ -129,7 +135,7 @@ end
 
 local function counts(p, q)
   return {
-    zread(p, 'ZCARD', q.base .. 'ready'), zread(p, 'ZCARD', q.base .. 'delayed'),
-    zread(p, 'ZCARD', q.base .. 'leased'), zread(p, 'ZCARD', q.base .. 'dead'),
+    zread(p, 'ZCARD', q.ready), zread(p, 'ZCARD', q.delayed),
+    zread(p, 'ZCARD', q.leased), zread(p, 'ZCARD', q.dead),
   }
 end

@@ -22,7 +22,7 @@ local function load_job(p, sequence)
       rank = body.rank, attempts = 0, payload_bytes = body.payload_bytes, expires_at = body.expires_at }
   end
   expect_job_keys(p, job.q)
-  if job.state == READY and zread(p, 'ZSCORE', job.q.base .. 'delayed', job.place) then
+  if job.state == READY and zread(p, 'ZSCORE', job.q.delayed, job.place) then
     job.state = DELAYED
   end
   return job
@@ -43,7 +43,7 @@ local function leave(p, job)
   if job.state == READY then
     drop_ready(p, job.q, job.place)
   else
-    zrem(p, job.q.base .. STATE_SETS[job.state], job.place)
+    zrem(p, job.q[STATE_SETS[job.state]], job.place)
   end
   local run = job.run
   if job.state == LEASED and run.deadline == 0 then
@@ -52,7 +52,7 @@ local function leave(p, job)
     zrem(p, 'letters', pack('>I4', job.q.number) .. job.place)
   end
   if job.expires_at ~= 0 and job.state ~= LEASED then
-    zrem(p, job.q.base .. 'expiring', job.place)
+    zrem(p, job.q.expiring, job.place)
   end
 end
 
@@ -76,7 +76,7 @@ local function settle_into(p, job, available_at)
   run.ready_at = math.max(available_at, p.now)
   if available_at > p.now then
     job.state = DELAYED
-    zadd(p, q.base .. 'delayed', format('%d', available_at), job.place)
+    zadd(p, q.delayed, format('%d', available_at), job.place)
     arm(p, q, available_at)
   else
     job.state = READY
@@ -84,7 +84,7 @@ local function settle_into(p, job, available_at)
     grew(p, q)
   end
   if run.expires_at > 0 then
-    zadd(p, q.base .. 'expiring', format('%d', run.expires_at), job.place)
+    zadd(p, q.expiring, format('%d', run.expires_at), job.place)
     arm(p, q, run.expires_at)
   end
   hset(p, 'runs', job.sequence, write_run(run))
@@ -115,7 +115,7 @@ local function return_job(p, job, way)
   if not way.undo and limit > 0 and run.attempts >= limit then
     job.state = DEAD
     run.state, run.deadline, run.session, run.owner = DEAD, 0, NO_JOB, NO_JOB
-    zadd(p, q.base .. 'dead', format('%d', p.now), job.place)
+    zadd(p, q.dead, format('%d', p.now), job.place)
     hset(p, 'runs', job.sequence, write_run(run))
     if q.has_letters then
       zadd(p, 'letters', format('%d', p.now),
@@ -147,7 +147,7 @@ local function job_at(p, place, set)
 end
 
 local function promote(p, job)
-  zrem(p, job.q.base .. 'delayed', job.place)
+  zrem(p, job.q.delayed, job.place)
   add_ready(p, job.q, job.place)
   grew(p, job.q)
   emit(p, EVENT.READY, job.q, job.sequence, job.rank, job.attempts, 0, 0, job.payload_bytes, READY)
@@ -205,7 +205,7 @@ local function settle_job(p, job)
   if job.state == LEASED and job.run.deadline > 0 and job.run.deadline <= p.now then
     if return_job(p, job, LEASE_EXPIRED) == 0 then return nil end
   elseif job.state == DELAYED then
-    local score = tonumber(zread(p, 'ZSCORE', job.q.base .. 'delayed', job.place))
+    local score = tonumber(zread(p, 'ZSCORE', job.q.delayed, job.place))
     if score <= p.now then
       promote(p, job)
       job.state = READY

@@ -22,7 +22,7 @@ end
 local function policy_refusal(p, q, a, i, n, fresh)
   if q.jobs_max then
     settle(p, q)
-    local size = zread(p, 'ZCARD', q.base .. 'ready') + zread(p, 'ZCARD', q.base .. 'delayed')
+    local size = zread(p, 'ZCARD', q.ready) + zread(p, 'ZCARD', q.delayed)
     if size + fresh > q.jobs_max then return refuse(REASON.FULL, 'max', format('%d', q.jobs_max)) end
   end
   if not (q.rank_min or q.payload_bytes_max) then return nil end
@@ -48,7 +48,7 @@ local function insert(p, q, options, key, tail)
   local place, available_at, expires_at, state = rank .. sequence, now + delay_ms, 0, READY
   if delay_ms > 0 then
     state = DELAYED
-    zadd(p, q.base .. 'delayed', format('%d', available_at), place)
+    zadd(p, q.delayed, format('%d', available_at), place)
     arm(p, q, available_at)
   else
     add_ready(p, q, place)
@@ -56,7 +56,7 @@ local function insert(p, q, options, key, tail)
   end
   if live_ms > 0 then
     expires_at = now + live_ms
-    zadd(p, q.base .. 'expiring', format('%d', expires_at), place)
+    zadd(p, q.expiring, format('%d', expires_at), place)
     arm(p, q, expires_at)
   end
   hset(p, 'jobs', sequence, pack(BODY, q.number, rank, now, available_at, expires_at, attempts_max, lease_ms,
@@ -88,14 +88,16 @@ local function known_keys(p, q, a, i, n)
   return known, fresh
 end
 
+local NOTHING_DUE = NO_JOB .. NO_JOB
+
 -- Keys that only jobs with a delay or a time to live need.
 local function expect_due_keys(p, q, a, i, n)
   for at = i + 3, i + 3 * n, 3 do
-    local _, delay_ms, live_ms = unpack_struct(OPTIONS, a[at])
-    if delay_ms > 0 or live_ms > 0 then
+    -- Delay and time to live, as they stand in the options.
+    if sub(a[at], 9, 24) ~= NOTHING_DUE then
       expect(p, 'due', 'zset')
-      expect(p, q.base .. 'delayed', 'zset')
-      expect(p, q.base .. 'expiring', 'zset')
+      expect(p, q.delayed, 'zset')
+      expect(p, q.expiring, 'zset')
       due_of(p, q)
       return
     end
@@ -113,8 +115,11 @@ local function enqueue(p, a, i)
     expect(p, 'due', 'zset')
   else
     if paused(p, q, PAUSE_IN) then return refuse(REASON.PAUSED) end
-    expect(p, 'jobs', 'hash')
-    expect(p, q.base .. 'ready', 'zset')
+    if not q.enterable then
+      expect(p, 'jobs', 'hash')
+      expect(p, q.ready, 'zset')
+      q.enterable = true
+    end
   end
   local known, fresh = known_keys(p, q, a, i, n)
   if q then

@@ -106,17 +106,17 @@ local function lease(p, job, terms)
   local session, owner, deadline = terms.session, terms.owner, 0
   drop_ready(p, q, place)
   if session then
-    zadd(p, q.base .. 'leased', FOREVER, place)
+    zadd(p, q.leased, FOREVER, place)
     zadd(p, 'owned', '0', session .. owner .. sequence)
   else
     session, owner, deadline = NO_JOB, NO_JOB, now + lease_ms
-    zadd(p, q.base .. 'leased', format('%d', deadline), place)
+    zadd(p, q.leased, format('%d', deadline), place)
     arm(p, q, deadline)
   end
-  if job.expires_at > 0 then zrem(p, q.base .. 'expiring', place) end
+  if job.expires_at > 0 then zrem(p, q.expiring, place) end
   local attempts, worker, reason = job.attempts + 1, terms.worker, job.reason
-  local raw = pack(RUN, LEASED, terms.on_close, attempts, q.number, job.rank, job.position, pack('>I8', p.event + 1),
-    deadline, now, job.ready_at, lease_ms, job.expires_at, job.attempts_max, job.payload_bytes, session, owner,
+  local raw = pack(NEW_RUN, LEASED, terms.on_close, attempts, q.number, job.rank, job.position, p.event + 1, deadline,
+     now, job.ready_at, lease_ms, job.expires_at, job.attempts_max, job.payload_bytes, session, owner,
     #worker, #reason) .. worker .. reason
   hset(p, 'runs', sequence, raw)
   emit(p, EVENT.DEQUEUED, q, sequence, job.rank, attempts, now - job.ready_at, 0, job.payload_bytes, LEASED)
@@ -155,25 +155,27 @@ local function await(p, a, i, n)
   end
 end
 
-local function expect_lease_keys(p, job, session)
-  local base = job.q.base
+-- Types of every key that a lease on one of the queue's jobs writes.
+local function expect_lease_keys(p, q, session)
+  if q.leasable == (session ~= nil) then return end
   expect(p, 'runs', 'hash')
-  expect(p, base .. 'leased', 'zset')
+  expect(p, q.leased, 'zset')
+  expect(p, q.expiring, 'zset')
   if session then
     expect(p, 'owned', 'zset')
   else
     expect(p, 'due', 'zset')
-    due_of(p, job.q)
+    due_of(p, q)
   end
-  if job.expires_at > 0 then expect(p, base .. 'expiring', 'zset') end
+  q.leasable = session ~= nil
 end
 
 local function take_picked(p, found, picked, session)
   local jobs, bytes = {}, 0
   for k = 1, #picked, 2 do
     local q = found[picked[k]]
+    expect_lease_keys(p, q, session)
     local job = take(p, q, picked[k + 1])
-    expect_lease_keys(p, job, session)
     bytes = bytes + #job.raw
     if k > 1 and bytes > MAX_REPLY_BYTES then break end
     jobs[#jobs + 1] = job
@@ -181,21 +183,45 @@ local function take_picked(p, found, picked, session)
   return jobs
 end
 
+local function enter_new(p, session, terms)
+  if session and session_standing(p, session) == 'new' then enter_session(p, session, terms.session_ttl_ms) end
+end
+
+local function nothing(p, a, names, n, terms)
+  if terms.wait then await(p, a, names, n) end
+  return { 'e' }
+end
+
+-- One job of one queue, the hottest case, without the tables of the others.
+local function dequeue_one(p, a, names, terms)
+  local q, session = find_queue(p, a[names]), terms.session
+  if not q then
+    if terms.allow_missing then return nothing(p, a, names, 1, terms) end
+    return refuse(REASON.QUEUE_NOT_FOUND, 'index', '0')
+  end
+  if settle(p, q) then return { 'a' } end
+  local place = not paused(p, q, PAUSE_OUT) and head_at(p, q, 0, 1)
+  if not place then return nothing(p, a, names, 1, terms) end
+  if terms.bound and precedes(terms.bound, place) then return { 'c' } end
+  expect_lease_keys(p, q, session)
+  local job = take(p, q, place)
+  enter_new(p, session, terms)
+  return { 'j', 0, lease(p, job, terms), job.raw, job.sequence }
+end
+
 local function dequeue(p, a, i)
   local n = tonumber(a[i])
   local names, terms = i + 1, read_terms(a[i + 1 + n])
   local session = terms.session
   if session and session_standing(p, session) == 'lapsed' then return refuse(REASON.LAPSED) end
+  if n == 1 and terms.jobs_max == 1 then return dequeue_one(p, a, names, terms) end
   local found, instead = open_queues(p, a, names, n, terms.allow_missing)
   if not found then return instead end
   local picked, worse = best_places(p, found, n, terms.jobs_max, terms.bound)
-  if #picked == 0 then
-    if worse then return { 'c' } end
-    if terms.wait then await(p, a, names, n) end
-    return { 'e' }
-  end
+  if worse and #picked == 0 then return { 'c' } end
+  if #picked == 0 then return nothing(p, a, names, n, terms) end
   local jobs = take_picked(p, found, picked, session)
-  if session and session_standing(p, session) == 'new' then enter_session(p, session, terms.session_ttl_ms) end
+  enter_new(p, session, terms)
   local reply, m = { 'j', 0, '', '', '' }, 1
   for k = 1, #jobs do
     local job = jobs[k]

@@ -43,10 +43,13 @@ local function acknowledge(p, a, i)
     local _, refusal = find_leased(p, a, i)
     return refusal
   end
-  expect(p, 'jobs', 'hash')
-  expect(p, q.base .. 'leased', 'zset')
-  if deadline == 0 then expect(p, 'owned', 'zset') end
-  zrem(p, q.base .. 'leased', place_of(rank, position, sequence))
+  if not q.endable then
+    expect(p, 'jobs', 'hash')
+    expect(p, 'owned', 'zset')
+    expect(p, q.leased, 'zset')
+    q.endable = true
+  end
+  zrem(p, q.leased, place_of(rank, position, sequence))
   if deadline == 0 then zrem(p, 'owned', session .. owner .. sequence) end
   hdel(p, 'jobs', sequence)
   hdel(p, 'runs', sequence)
@@ -72,7 +75,7 @@ local function extend(p, a, i)
   if lease_ms == 0 then lease_ms = run.lease_ms end
   due_of(p, job.q)
   run.deadline = p.now + lease_ms
-  zadd(p, job.q.base .. 'leased', format('%d', run.deadline), job.place)
+  zadd(p, job.q.leased, format('%d', run.deadline), job.place)
   hset(p, 'runs', job.sequence, write_run(run))
   arm(p, job.q, run.deadline)
   emit(p, EVENT.EXTENDED, job.q, job.sequence, run.rank, run.attempts, 0, 0, run.payload_bytes, LEASED)
@@ -98,7 +101,7 @@ local function show(p, job, with_payload)
   local raw = job.raw or hget(p, 'jobs', job.sequence)
   read_body(raw)
   local available_at = ''
-  if job.state == DELAYED then available_at = zread(p, 'ZSCORE', job.q.base .. 'delayed', job.place) end
+  if job.state == DELAYED then available_at = zread(p, 'ZSCORE', job.q.delayed, job.place) end
   return { job.state, job.q.name, available_at, job.run and write_run(job.run) or '', job.sequence,
     with_payload and raw or without_payload(raw) }
 end
@@ -136,7 +139,7 @@ local function list_jobs(p, a, i)
   if not q then return refuse(REASON.QUEUE_NOT_FOUND) end
   if settle(p, q) then return { 'a' } end
   local set = STATE_SETS[tonumber(a[i + 1])]
-  local name = q.base .. set
+  local name = q[set]
   local limit, from = tonumber(a[i + 2]), 0
   if a[i + 4] ~= '' then from = member_index(p, name, a[i + 3], a[i + 4]) end
   local places = zread(p, 'ZRANGE', name, from, from + limit - 1, 'WITHSCORES')

@@ -131,7 +131,7 @@ local function purge(p, a, i)
   if not q then return instead end
   local set = STATE_SETS[tonumber(a[i + 1])]
   expect_job_keys(p, q)
-  local jobs = load_places(p, zread(p, 'ZRANGE', q.base .. set, 0, MAX_STEP - 1), set)
+  local jobs = load_places(p, zread(p, 'ZRANGE', q[set], 0, MAX_STEP - 1), set)
   for k = 1, #jobs do remove_job(p, jobs[k], EVENT.DELETED, 'purged') end
   return #jobs
 end
@@ -153,7 +153,7 @@ local function redrive(p, a, i)
   expect_job_keys(p, q)
   due_of(p, q)
   local set = STATE_SETS[tonumber(a[i + 1])]
-  local name, wanted, left = q.base .. set, a[i + 2], tonumber(a[i + 3])
+  local name, wanted, left = q[set], a[i + 2], tonumber(a[i + 3])
   local from = a[i + 6] ~= '' and member_index(p, name, a[i + 5], a[i + 6]) or 0
   local places = zread(p, 'ZRANGE', name, from, from + MAX_STEP - 1, 'WITHSCORES')
   local chosen, score, place = {}, '', ''

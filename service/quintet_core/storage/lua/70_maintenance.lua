@@ -32,12 +32,13 @@ end
 local SWEPT_SETS = { 'ready', 'delayed', 'leased', 'dead' }
 
 local function sweep_queue(p, number, name)
-  local q = { number = number_of(number, 'deleted queue'), base = 'q' .. number .. ':', name = name, has_letters = true, due = false }
+  local q = { number = number_of(number, 'deleted queue'), name = name, has_letters = true, due = false }
+  name_sets(q, 'q' .. number .. ':')
   expect_job_keys(p, q)
   local jobs, left = {}, MAX_STEP
   p.numbered[q.number] = q
   for s = 1, #SWEPT_SETS do
-    local places = left > 0 and zread(p, 'ZRANGE', q.base .. SWEPT_SETS[s], 0, left - 1) or {}
+    local places = left > 0 and zread(p, 'ZRANGE', q[SWEPT_SETS[s]], 0, left - 1) or {}
     for k = 1, #places do jobs[#jobs + 1] = job_at(p, places[k], SWEPT_SETS[s]) end
     left = left - #places
   end
@@ -45,8 +46,8 @@ local function sweep_queue(p, number, name)
   for k = 1, #jobs do remove_job(p, jobs[k], EVENT.DELETED, 'queue deleted') end
   if left > 0 then
     for s = 1, #SETS do
-      p.zsets[q.base .. SETS[s]] = nil
-      call('UNLINK', p.tag .. q.base .. SETS[s])
+      p.zsets[q[SETS[s]]] = nil
+      call('UNLINK', p.tag .. q[SETS[s]])
     end
     call('HDEL', p.tag .. 'deleting', number)
   end
