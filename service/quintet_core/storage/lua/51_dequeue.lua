@@ -116,7 +116,7 @@ local function lease(p, job, terms)
   if job.expires_at > 0 then zrem(p, q.expiring, place) end
   local attempts, worker, reason = job.attempts + 1, terms.worker, job.reason
   local raw = pack(NEW_RUN, LEASED, terms.on_close, attempts, q.number, job.rank, job.position, p.event + 1, deadline,
-     now, job.ready_at, lease_ms, job.expires_at, job.attempts_max, job.payload_bytes, session, owner,
+    now, job.ready_at, lease_ms, job.expires_at, job.attempts_max, job.payload_bytes, session, owner,
     #worker, #reason) .. worker .. reason
   hset(p, 'runs', sequence, raw)
   emit(p, EVENT.DEQUEUED, q, sequence, job.rank, attempts, now - job.ready_at, 0, job.payload_bytes, LEASED)
