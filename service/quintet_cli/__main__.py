@@ -1,5 +1,11 @@
 """`quintet`: run everything (`quintet up`), and look at and change what is in it."""
 
+from __future__ import annotations
+
+import quintet_kit.grpc_poller  # noqa: F401 - before anything imports grpc
+
+# isort: split
+
 import click
 
 from quintet_cli.commands import ALL
