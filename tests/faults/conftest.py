@@ -15,9 +15,22 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    """Every test leaves it whole."""
+def module_stack() -> Iterator[Stack]:
+    """Take `stack` instead."""
     yield from stack_for_tests(QUINTET_SESSION_TTL_MS=str(SESSION_TTL_MS), QUINTET_REDIS_TIMEOUT_MS="500")
+
+
+@pytest.fixture
+def stack(module_stack: Stack) -> Iterator[Stack]:
+    """Whole at the start of every test, whatever the one before it broke."""
+    for part in module_stack.parts:
+        if not part.is_running:
+            part.start()
+    before = len(module_stack.extra)
+    yield module_stack
+    for part in module_stack.extra[before:]:
+        part.kill9()
+    del module_stack.extra[before:]
 
 
 @pytest.fixture

@@ -21,15 +21,15 @@ def has_heard(client: JobCentreClient) -> bool:
 class TestBetweenAnAdapterAndTheCore:
     @pytest.fixture(scope="class")
     @classmethod
-    def proxy(cls, stack: Stack) -> Iterator[Proxy]:
-        with Proxy(stack.folder / "proxy.sock", stack.core.socket) as proxy:
+    def proxy(cls, module_stack: Stack) -> Iterator[Proxy]:
+        with Proxy(module_stack.folder / "proxy.sock", module_stack.core.socket) as proxy:
             yield proxy
 
     @pytest.fixture(scope="class")
     @classmethod
-    def far(cls, stack: Stack, proxy: Proxy) -> AdapterPart:
+    def far(cls, module_stack: Stack, proxy: Proxy) -> AdapterPart:
         """An adapter behind the proxy; the stack's own reaches the core directly."""
-        adapter = stack.further_adapter("job-centre", QUINTET_CORE_TARGET=f"unix:{proxy.place}")
+        adapter = module_stack.further_adapter("job-centre", QUINTET_CORE_TARGET=f"unix:{proxy.place}")
         adapter.start()
         return adapter
 
@@ -131,14 +131,14 @@ class TestBetweenAClientAndItsAdapter:
 class TestBetweenTheCoreAndRedis:
     @pytest.fixture(scope="class")
     @classmethod
-    def proxy(cls, stack: Stack) -> Iterator[Proxy]:
+    def proxy(cls, module_stack: Stack) -> Iterator[Proxy]:
         """In front of Redis, for the stack's only core."""
-        with Proxy(stack.folder / "redis-proxy.sock", stack.redis.path) as proxy:
-            stack.core.environment["QUINTET_REDIS_URL"] = f"unix://{proxy.place}"
-            stack.core.restart()
+        with Proxy(module_stack.folder / "redis-proxy.sock", module_stack.redis.path) as proxy:
+            module_stack.core.environment["QUINTET_REDIS_URL"] = f"unix://{proxy.place}"
+            module_stack.core.restart()
             yield proxy
-            del stack.core.environment["QUINTET_REDIS_URL"]
-            stack.core.restart()
+            del module_stack.core.environment["QUINTET_REDIS_URL"]
+            module_stack.core.restart()
 
     def test_a_break_leaves_leases_as_they_are(
         self, stack: Stack, proxy: Proxy, queue: str, new_client: NewClient

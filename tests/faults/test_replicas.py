@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator
 
 import pytest
 
-from tests.faults.conftest import SESSION_TTL_MS, NewClient
+from tests.faults.conftest import NewClient
 from tests.faults.test_networks import has_heard
 from tests.support.proxy import Proxy
-from tests.support.stack import AdapterPart, CorePart, Stack, stack_for_tests
+from tests.support.stack import AdapterPart, CorePart, Stack
 
 PUTS = 30
-
-
-@pytest.fixture
-def stack() -> Iterator[Stack]:
-    """Tests kill replicas."""
-    yield from stack_for_tests(QUINTET_SESSION_TTL_MS=str(SESSION_TTL_MS))
 
 
 @pytest.fixture

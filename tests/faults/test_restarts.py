@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import grpc
-import pytest
 from quintet.v1.job_pb2 import JOB_STATE_READY, Job
 from quintet.v1.queue_service_pb2 import GetJobRequest
 from quintet.v1.queue_service_pb2_grpc import QueueServiceStub
 
 from tests.faults.conftest import NewClient, served_again
 from tests.support.clients import TextClient
-from tests.support.stack import Stack, stack_for_tests, until
-
-
-@pytest.fixture
-def own_stack() -> Iterator[Stack]:
-    """For tests that leave it in pieces."""
-    yield from stack_for_tests(QUINTET_SESSION_TTL_MS="2000", QUINTET_LEASE_SECONDS="300")
+from tests.support.stack import Stack, until
 
 
 def job(stack: Stack, job_id: int) -> Job:
@@ -58,16 +50,16 @@ class TestTheCore:
         assert worker.delete(held) == "ok"
 
     def test_that_stays_away_costs_the_clients_with_jobs_their_connection_and_no_others(
-        self, own_stack: Stack, queue: str, new_client: NewClient
+        self, stack: Stack, queue: str, new_client: NewClient
     ) -> None:
-        address = own_stack.job_centre.address
+        address = stack.job_centre.address
         worker, other = new_client(address), new_client(address)
         held = worker.put(queue)
         assert worker.get(queue)["id"] == held
-        own_stack.core.kill9()
+        stack.core.kill9()
         assert worker.read_line() == b""
         assert other.ask({"request": "get", "queues": [queue]})["status"] == "error"
-        own_stack.core.start()
+        stack.core.start()
         served_again(other, f"{queue}-other")
         assert other.get(queue, wait=True)["id"] == held
 
@@ -111,70 +103,71 @@ class TestRedis:
         assert answer["id"] == job_id
 
     def test_that_stays_away_costs_the_clients_with_jobs_their_connection(
-        self, own_stack: Stack, queue: str, new_client: NewClient
+        self, stack: Stack, queue: str, new_client: NewClient
     ) -> None:
-        address = own_stack.job_centre.address
+        address = stack.job_centre.address
         worker, other = new_client(address), new_client(address)
         held = worker.put(queue)
         assert worker.get(queue)["id"] == held
-        own_stack.redis.kill9()
+        stack.redis.kill9()
         assert worker.read_line() == b""
         assert other.ask({"request": "get", "queues": [queue]})["status"] == "error"
-        own_stack.redis.start()
+        stack.redis.start()
         served_again(other, f"{queue}-other")
         assert other.get(queue, wait=True)["id"] == held
 
 
 class TestAnAdapter:
-    def test_that_dies_gives_its_clients_jobs_back(self, own_stack: Stack, queue: str, new_client: NewClient) -> None:
-        second = own_stack.further_adapter("job-centre")
+    def test_that_dies_gives_its_clients_jobs_back(self, stack: Stack, queue: str, new_client: NewClient) -> None:
+        second = stack.further_adapter("job-centre")
         second.start()
-        worker, other = new_client(own_stack.job_centre.address), new_client(second.address)
+        worker, other = new_client(stack.job_centre.address), new_client(second.address)
         held = worker.put(queue)
         assert worker.get(queue)["id"] == held
         other.send({"request": "get", "queues": [queue], "wait": True})
-        own_stack.job_centre.kill9()
+        stack.job_centre.kill9()
         assert other.read()["id"] == held
 
-    def test_that_dies_leaves_what_was_put(self, own_stack: Stack, queue: str, new_client: NewClient) -> None:
-        text = TextClient(own_stack.text_queue.address)
+    def test_that_dies_leaves_what_was_put(self, stack: Stack, queue: str, new_client: NewClient) -> None:
+        text = TextClient(stack.text_queue.address)
         job_id = text.add(queue, b"hello")
-        own_stack.text_queue.restart()
+        stack.text_queue.restart()
         assert text.get(queue) == (job_id, b"hello")
 
 
 class TestLeasesOfTheTextQueue:
-    def test_keep_their_deadline_over_a_restart_of_everything(self, own_stack: Stack, queue: str) -> None:
-        text = TextClient(own_stack.text_queue.address)
+    def test_keep_their_deadline_over_a_restart_of_everything(self, stack: Stack, queue: str) -> None:
+        text = TextClient(stack.text_queue.address)
         job_id = text.add(queue, b"hello")
         assert text.get(queue) == (job_id, b"hello")
-        before = job(own_stack, int(job_id, 16))
-        own_stack.kill9()
-        own_stack.start()
-        after = job(own_stack, int(job_id, 16))
+        before = job(stack, int(job_id, 16))
+        stack.kill9()
+        stack.start()
+        after = job(stack, int(job_id, 16))
         assert (after.lease.deadline_at_ms, after.attempts) == (before.lease.deadline_at_ms, 1)
         assert text.get(queue) is None
         assert text.is_in(queue, job_id) == b"YES"
         assert text.ack(queue, job_id) == b"OK"
 
-    def test_run_out_while_everything_is_down(self, own_stack: Stack, queue: str) -> None:
-        own_stack.text_queue.environment["QUINTET_LEASE_SECONDS"] = "1"
-        own_stack.text_queue.restart()
-        text = TextClient(own_stack.text_queue.address)
+    def test_run_out_while_everything_is_down(self, stack: Stack, queue: str) -> None:
+        stack.text_queue.environment["QUINTET_LEASE_SECONDS"] = "1"
+        stack.text_queue.restart()
+        text = TextClient(stack.text_queue.address)
+        del stack.text_queue.environment["QUINTET_LEASE_SECONDS"]
         first, second = text.add(queue, b"first"), text.add(queue, b"second")
         assert text.get(queue) == (first, b"first")
-        own_stack.kill9()
-        own_stack.start()
-        until(lambda: job(own_stack, int(first, 16)).state == JOB_STATE_READY, "the lease has run out")
+        stack.kill9()
+        stack.start()
+        until(lambda: job(stack, int(first, 16)).state == JOB_STATE_READY, "the lease has run out")
         assert [text.get(queue), text.get(queue)] == [(first, b"first"), (second, b"second")]
 
 
-def test_ids_go_on_after_everything_was_killed(own_stack: Stack, queue: str, new_client: NewClient) -> None:
-    client = new_client(own_stack.job_centre.address)
+def test_ids_go_on_after_everything_was_killed(stack: Stack, queue: str, new_client: NewClient) -> None:
+    client = new_client(stack.job_centre.address)
     ids = [client.put(queue) for _ in range(5)]
     for job_id in ids:
         assert client.delete(job_id) == "ok"
-    own_stack.kill9()
-    own_stack.start()
-    text = TextClient(own_stack.text_queue.address)
+    stack.kill9()
+    stack.start()
+    text = TextClient(stack.text_queue.address)
     assert int(text.add(queue, json.dumps({}).encode()), 16) > max(ids)

@@ -1,0 +1,108 @@
+"""What can be done to a stack under load, each by a name: parts that are killed, stopped, frozen; connections that are
+cut or fall silent. Every fault is over when its action returns, and everything runs again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+
+from tests.support.proxy import Proxy, Way
+from tests.support.stack import Part, Stack
+
+FROZEN_SECONDS_MAX = 3.0
+HELD_SECONDS_MAX = 1.0
+Fault = Callable[[Random], None]
+
+
+class Networks:
+    """Proxies between all parts of a stack that has not been started yet."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.redis = Proxy(stack.folder / "to-redis.sock", stack.redis.path)
+        self.core = Proxy(stack.folder / "to-core.sock", stack.core.socket)
+        stack.core.environment["QUINTET_REDIS_URL"] = f"unix://{self.redis.place}"
+        for adapter in stack.adapters:
+            adapter.environment["QUINTET_CORE_TARGET"] = f"unix:{self.core.place}"
+
+    def close(self) -> None:
+        """For good."""
+        self.redis.close()
+        self.core.close()
+
+
+@contextmanager
+def breakable(**environment: str) -> Iterator[tuple[Stack, Networks]]:
+    """A running stack whose connections can be broken."""
+    stack = Stack(**environment)
+    networks = Networks(stack)
+    try:
+        with stack:
+            yield stack, networks
+    finally:
+        networks.close()
+
+
+def faults(stack: Stack, networks: Networks) -> dict[str, Fault]:
+    """All of them. The choice of lengths is the caller's `Random`."""
+    adapters = {"job-centre": stack.job_centre, "text-queue": stack.text_queue}
+    return {
+        "kill Redis": _killed(stack.redis),
+        "kill the core": _killed(stack.core),
+        **{f"kill {name}": _killed(adapter) for name, adapter in adapters.items()},
+        "kill everything": _killed(*stack.parts),
+        "kill the core and Redis": _killed(stack.redis, stack.core),
+        "stop the core": _stopped(stack.core),
+        "stop job-centre": _stopped(stack.job_centre),
+        "freeze Redis": _frozen(stack.redis),
+        "freeze the core": _frozen(stack.core),
+        "cut between the adapters and the core": lambda _: networks.core.cut(),
+        "cut between the core and Redis": lambda _: networks.redis.cut(),
+        "lose answers of the core": _silent(networks.core),
+        "lose answers of Redis": _silent(networks.redis),
+    }
+
+
+def _killed(*parts: Part) -> Fault:
+    """kill -9 at once; started again from the bottom up."""
+
+    def fault(_: Random) -> None:
+        for part in parts:
+            part.kill9()
+        for part in parts:
+            part.start()
+
+    return fault
+
+
+def _stopped(part: Part) -> Fault:
+    """SIGTERM, in order."""
+
+    def fault(_: Random) -> None:
+        part.terminate()
+        part.start()
+
+    return fault
+
+
+def _frozen(part: Part) -> Fault:
+    """SIGSTOP, shorter or longer than a session lives."""
+
+    def fault(choice: Random) -> None:
+        part.freeze()
+        time.sleep(choice.random() * FROZEN_SECONDS_MAX)
+        part.thaw()
+
+    return fault
+
+
+def _silent(proxy: Proxy) -> Fault:
+    """Answers stop to arrive; then the connections break, and what was on its way is lost."""
+
+    def fault(choice: Random) -> None:
+        proxy.hold(Way.BACK)
+        time.sleep(choice.random() * HELD_SECONDS_MAX)
+        proxy.cut()
+
+    return fault
