@@ -187,7 +187,6 @@ class TestRedis:
         world.ask("FUNCTION", "FLUSH")
         async with open_api(running.target) as api:
             assert (await refused(api.put("q"))).reason == "UNAVAILABLE"
-            world.ask("CLIENT", "KILL", "TYPE", "normal")
             await ends(lambda: api.put("q"))
 
     async def test_with_a_newer_library_keeps_it(self, world: World) -> None:

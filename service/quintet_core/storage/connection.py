@@ -1,7 +1,7 @@
 """The life of the connection to Redis: connect, make ready, attach the pipeline; when it is lost, all of it again.
 
 Operations flow only while Redis is what the core promises: recent enough, with our library, our partitions, and durable
-settings. Weaker settings found later stop them again.
+settings. Weaker settings found later stop them again; a library that has gone is loaded again.
 """
 
 from __future__ import annotations
@@ -148,6 +148,7 @@ class RedisConnection:
     async def _check(self, link: Link) -> None:
         before = self.durability
         async with asyncio.timeout(self._terms.reply_timeout_s):
+            self.library_version = await readying.load_library(link)
             self.signing_key = await readying.read_signing_key(link)
             self.durability = await readying.read_durability(link)
         if before is not None and before.weaknesses != self.durability.weaknesses:
