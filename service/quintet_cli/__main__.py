@@ -22,7 +22,7 @@ class _InOrder(click.Group):
 @click.group(cls=_InOrder)
 @click.version_option(package_name="quintet")
 def main() -> None:
-    """Quintet: one durable job queue, five wire protocols."""
+    """Quintet: a durable job queue behind existing wire protocols."""
 
 
 for _command in (up, *ALL):
