@@ -11,6 +11,7 @@ import quintet_kit.grpc_poller  # noqa: F401 - before anything imports grpc
 # isort: split
 
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -73,6 +74,8 @@ def main(
     as_json: bool,
 ) -> None:
     """Measure lifecycles (put, take, delete of 50-byte jobs) through every door of Quintet, and through beanstalkd."""
+    # Whatever ends the run, what it started ends with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         refuse_memory_file_system(directory)
     except ValueError as error:

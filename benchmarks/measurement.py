@@ -41,10 +41,11 @@ class Measurement:
     operation_p50_us: float
     operation_p99_us: float
     cpu_us_per_operation: Mapping[str, float]
-    note: str = ""
+    others_cpus: float
+    """Processors that the rest of the machine kept busy meanwhile."""
 
     @classmethod
-    def of(cls, scenario: str, loops: int, queues: int, samples: Samples, note: str = "") -> Measurement:
+    def of(cls, scenario: str, loops: int, queues: int, samples: Samples, others_seconds: float) -> Measurement:
         operations = max(samples.operations, 1)
         return cls(
             scenario=scenario,
@@ -58,5 +59,5 @@ class Measurement:
             operation_p50_us=percentile(samples.operation_latencies, 50) * 1e6,
             operation_p99_us=percentile(samples.operation_latencies, 99) * 1e6,
             cpu_us_per_operation={name: used * 1e6 / operations for name, used in samples.cpu_seconds.items()},
-            note=note,
+            others_cpus=others_seconds / samples.seconds,
         )

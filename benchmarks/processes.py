@@ -18,19 +18,34 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
 
 
+def busy_cpu_seconds() -> float:
+    """Seconds that all processors together were not idle since the machine started (/proc/stat)."""
+    user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / _TICKS_PER_SECOND
+
+
 class CpuMeter:
-    """CPU time that named processes use from `start` on."""
+    """CPU time that named processes use from `start` on.
+
+    `others_seconds`, after `stop`: what the rest of the machine used meanwhile. Figures of a run beside busy neighbours
+    are worth little.
+    """
 
     def __init__(self, pids: Mapping[str, int]) -> None:
         self._pids = dict(pids) | {"load": os.getpid()}
         self._started: dict[str, float] = {}
+        self._busy_seconds = 0.0
+        self.others_seconds = 0.0
 
     def start(self) -> None:
+        self._busy_seconds = busy_cpu_seconds()
         self._started = self._read()
 
     def stop(self) -> dict[str, float]:
         """Seconds of CPU per name since `start`."""
-        return {name: used - self._started[name] for name, used in self._read().items()}
+        used = {name: seconds - self._started[name] for name, seconds in self._read().items()}
+        self.others_seconds = max(0.0, busy_cpu_seconds() - self._busy_seconds - sum(used.values()))
+        return used
 
     def _read(self) -> dict[str, float]:
         return {name: cpu_seconds(pid) for name, pid in self._pids.items()}

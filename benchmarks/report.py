@@ -118,7 +118,7 @@ def _measurement_table(measurements: Sequence[Measurement]) -> Table:
     table = Table(title=title, title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0))
     table.add_column("scenario", no_wrap=True)
     figures = ("loops", "queues", "lifecycles/s", "lifecycle", "operation")
-    for heading in (*figures, *(f"{name}\nCPU" for name in CPU_COLUMNS)):
+    for heading in (*figures, *(f"{name}\nCPU" for name in CPU_COLUMNS), "others\nCPUs"):
         table.add_column(heading, justify="right", no_wrap=True)
     for m in measurements:
         table.add_row(m.scenario, *_cells(m), end_section=m.scenario == list(FSYNC_ARGUMENTS)[-1])
@@ -131,6 +131,7 @@ def _cells(m: Measurement) -> Iterator[str]:
     yield _latencies(m.operation_p50_us, m.operation_p99_us)
     for names in CPU_COLUMNS.values():
         yield "".join(_digits(m.cpu_us_per_operation[name]) for name in names if name in m.cpu_us_per_operation)
+    yield f"{m.others_cpus:.2f}"
 
 
 def _latencies(p50_us: float, p99_us: float) -> str:

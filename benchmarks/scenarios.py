@@ -146,7 +146,7 @@ class Run:
 
     def _take_down(self, scenario: str, loops: int, queues: int, load: AnyLoad, meter: CpuMeter) -> None:
         samples = load.run(self._plan.warm_up_seconds, self._plan.seconds, meter)
-        self._results.measurements.append(Measurement.of(scenario, loops, queues, samples))
+        self._results.measurements.append(Measurement.of(scenario, loops, queues, samples, meter.others_seconds))
 
 
 AnyLoad = Load | RedisLoad | SessionLoad | PipelinedLoad
