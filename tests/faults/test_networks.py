@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import select
 from collections.abc import Iterator
 
 import pytest
 
 from tests.faults.conftest import NewClient, served_again
-from tests.support.clients import JobCentreClient, TextClient, connect, reset
+from tests.support.clients import TextClient, connect, reset
 from tests.support.proxy import Proxy, Way
 from tests.support.stack import AdapterPart, Stack, until
-
-
-def has_heard(client: JobCentreClient) -> bool:
-    """Whether something, or the end of the stream, has reached the client already."""
-    return bool(select.select([client.connection], [], [], 0)[0])
 
 
 class TestBetweenAnAdapterAndTheCore:
@@ -74,20 +68,6 @@ class TestBetweenAnAdapterAndTheCore:
         job_id = other.put(queue)
         answer = worker.read()
         assert (answer if answer["status"] == "ok" else worker.get(queue, wait=True))["id"] == job_id
-
-    def test_silence_costs_a_client_its_connection_before_another_gets_its_job(
-        self, stack: Stack, far: AdapterPart, proxy: Proxy, queue: str, new_client: NewClient
-    ) -> None:
-        worker, other = new_client(far.address), new_client(stack.job_centre.address)
-        held = worker.put(queue)
-        assert worker.get(queue)["id"] == held
-        proxy.hold()
-        assert other.get(queue, wait=True)["id"] == held
-        assert has_heard(worker)
-        assert worker.read_line() == b""
-        proxy.release()
-        served_again(new_client(far.address), f"{queue}-other")
-        assert other.delete(held) == "ok"
 
 
 class TestBetweenAClientAndItsAdapter:

@@ -8,7 +8,6 @@ import time
 import pytest
 
 from tests.faults.conftest import NewClient
-from tests.faults.test_networks import has_heard
 from tests.support.proxy import Proxy
 from tests.support.stack import AdapterPart, CorePart, Stack
 
@@ -46,18 +45,6 @@ def test_a_job_put_through_one_wakes_who_waits_at_the_other(
         waits_ms.append((time.monotonic() - put_at) * 1000)
     with capsys.disabled():
         print(f"\nwoken across replicas: median {statistics.median(waits_ms):.1f} ms, worst {max(waits_ms):.1f} ms")
-
-
-def test_what_a_killed_replica_held_is_released_by_the_other(
-    stack: Stack, beside: AdapterPart, queue: str, new_client: NewClient
-) -> None:
-    worker, other = new_client(stack.job_centre.address), new_client(beside.address)
-    held = worker.put(queue)
-    assert worker.get(queue)["id"] == held
-    other.send({"request": "get", "queues": [queue], "wait": True})
-    stack.core.kill9()
-    assert other.read()["id"] == held
-    assert has_heard(worker)
 
 
 def test_a_session_goes_on_at_the_other_with_its_leases(

@@ -49,20 +49,6 @@ class TestTheCore:
         assert other.get(queue)["status"] == "no-job"
         assert worker.delete(held) == "ok"
 
-    def test_that_stays_away_costs_the_clients_with_jobs_their_connection_and_no_others(
-        self, stack: Stack, queue: str, new_client: NewClient
-    ) -> None:
-        address = stack.job_centre.address
-        worker, other = new_client(address), new_client(address)
-        held = worker.put(queue)
-        assert worker.get(queue)["id"] == held
-        stack.core.kill9()
-        assert worker.read_line() == b""
-        assert other.ask({"request": "get", "queues": [queue]})["status"] == "error"
-        stack.core.start()
-        served_again(other, f"{queue}-other")
-        assert other.get(queue, wait=True)["id"] == held
-
 
 class TestRedis:
     def test_leaves_a_client_its_jobs(self, stack: Stack, queue: str, new_client: NewClient) -> None:
@@ -102,32 +88,8 @@ class TestRedis:
             answer = waiting.get(queue, wait=True)
         assert answer["id"] == job_id
 
-    def test_that_stays_away_costs_the_clients_with_jobs_their_connection(
-        self, stack: Stack, queue: str, new_client: NewClient
-    ) -> None:
-        address = stack.job_centre.address
-        worker, other = new_client(address), new_client(address)
-        held = worker.put(queue)
-        assert worker.get(queue)["id"] == held
-        stack.redis.kill9()
-        assert worker.read_line() == b""
-        assert other.ask({"request": "get", "queues": [queue]})["status"] == "error"
-        stack.redis.start()
-        served_again(other, f"{queue}-other")
-        assert other.get(queue, wait=True)["id"] == held
-
 
 class TestAnAdapter:
-    def test_that_dies_gives_its_clients_jobs_back(self, stack: Stack, queue: str, new_client: NewClient) -> None:
-        second = stack.further_adapter("job-centre")
-        second.start()
-        worker, other = new_client(stack.job_centre.address), new_client(second.address)
-        held = worker.put(queue)
-        assert worker.get(queue)["id"] == held
-        other.send({"request": "get", "queues": [queue], "wait": True})
-        stack.job_centre.kill9()
-        assert other.read()["id"] == held
-
     def test_that_dies_leaves_what_was_put(self, stack: Stack, queue: str, new_client: NewClient) -> None:
         text = TextClient(stack.text_queue.address)
         job_id = text.add(queue, b"hello")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import struct
 from collections.abc import Sequence
@@ -133,6 +134,10 @@ class JobCentreClient:
             return True
         finally:
             self.connection.settimeout(ANSWER_SECONDS_MAX)
+
+    def has_heard(self) -> bool:
+        """Whether an answer, or the end of the stream, has come already."""
+        return bool(select.select([self.connection], [], [], 0)[0])
 
     def put(self, queue: str, job: dict[str, Any] | None = None, pri: int = 0) -> int:
         """The id of a new job."""

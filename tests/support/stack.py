@@ -22,7 +22,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -125,6 +125,15 @@ class Part:
     def thaw(self) -> None:
         """SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Within the block it does nothing."""
+        self.freeze()
+        try:
+            yield
+        finally:
+            self.thaw()
 
 
 class RedisPart(Part):
