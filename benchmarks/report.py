@@ -72,12 +72,19 @@ def _latency_targets(results: Results) -> Iterator[Target]:
 
 def _pending_targets(plan: Plan, results: Results) -> Iterator[Target]:
     found = [m for jobs in plan.pending_jobs if (m := results.find(PENDING.format(jobs=jobs), PENDING_LOOPS, 1))]
-    ratio = found[0].operations_per_s / found[-1].operations_per_s if len(found) > 1 else None
-    yield _at_most(f"Cost per operation, {' to '.join(f'{n:,}' for n in plan.pending_jobs)} jobs pending", 1.5, ratio)
+    among = f"{' to '.join(f'{n:,}' for n in plan.pending_jobs)} jobs pending"
+    time_ratio = found[0].operations_per_s / found[-1].operations_per_s if len(found) > 1 else None
+    cpu_ratio = _served_cpu(found[-1]) / _served_cpu(found[0]) if len(found) > 1 else None
+    yield _at_most(f"Time per operation, {among}, times", 1.5, time_ratio)
+    yield _at_most(f"CPU per operation of adapter, core and Redis, {among}, times", 1.5, cpu_ratio)
     largest = max(results.pending_job_bytes, default=0)
     yield _at_most(
         "Redis memory per pending job beyond its payload, bytes", 350, results.pending_job_bytes.get(largest)
     )
+
+
+def _served_cpu(m: Measurement) -> float:
+    return sum(used for name, used in m.cpu_us_per_operation.items() if name != "load")
 
 
 def _at_least(what: str, wanted: float, measured: float | None) -> Target:
