@@ -53,6 +53,7 @@ UNSENT_BYTES_WRITABLE = 8 * 1024 * 1024
 OPERATION_BYTES_MAX = MESSAGE_BYTES_MAX - 1024 * 1024
 CONNECT_TIMEOUT_S = 10.0
 HAND_OVER_S = 2.0
+CLOSE_AGAIN_S = 0.5
 
 _log = logging.getLogger(__name__)
 _SESSION_OWNER = 0
@@ -384,6 +385,8 @@ class Session(Verbs):
 
     def _owner_closed(self, owner: int, result: SessionResult) -> None:
         if result.HasField("failure") and self._life.session and error_of_failure(result.failure).retryable:
+            if not self._owners_to_close:
+                self._loop.call_later(CLOSE_AGAIN_S, self._close_left_owners)
             self._owners_to_close.add(owner)
 
     # Answers made here.
