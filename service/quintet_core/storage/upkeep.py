@@ -27,7 +27,7 @@ class Upkeep(Asking):
     ) -> Awaitable[int | Refusal]:
         """Release the leases of an owner in a partition, but for those of the jobs `kept`; how many. The first step is
         submitted at once, so it has its place in the owner's order."""
-        sequences = [self._place(job_id)[1] for job_id in kept if job_id % self.partitions == partition]
+        sequences = [self._place(id_)[1] for id_ in kept if id_ > 0 and id_ % self.partitions == partition]
         return self._release_all(partition, "close_owner", [session, owner], [len(sequences), *sequences], order)
 
     def close_session(self, partition: int, session: bytes) -> Awaitable[int | Refusal]:
