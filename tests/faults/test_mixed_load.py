@@ -17,10 +17,11 @@ import pytest
 
 from tests.support.faults import Networks, breakable, faults
 from tests.support.history import History, Outcome, Verb
+from tests.support.load_clients import JobCentreLoad, SessionLoad, TextLoad
 from tests.support.stack import Stack, until
-from tests.support.workload import JobCentreLoad, Load, LoadClient, SessionLoad, TextLoad, drain, under_load
+from tests.support.workload import Load, LoadClient, drain, under_load
 
-ROUNDS = int(os.environ.get("QUINTET_FAULT_ROUNDS", "14"))
+ROUNDS = int(os.environ.get("QUINTET_FAULT_ROUNDS", "16"))
 SEED = int(os.environ.get("QUINTET_FAULT_SEED") or random.randrange(10**9))
 ONLY = tuple(filter(None, os.environ.get("QUINTET_FAULTS", "").split(",")))
 SESSION_TTL_MS = 2000
@@ -42,7 +43,7 @@ def stack_and_networks() -> Iterator[tuple[Stack, Networks]]:
 
 
 def clients_of(stack: Stack, load: Load) -> list[LoadClient]:
-    """Eleven at work at once: six and three on sockets, two on a Session stream."""
+    """Eleven at work at once: six and three on sockets, two on a Session stream of the first core."""
     job_centre, text_queue = stack.job_centre.address, stack.text_queue.address
     return [
         *(JobCentreLoad(load, f"job-centre-{number}", SEED, job_centre) for number in range(6)),

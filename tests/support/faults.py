@@ -17,14 +17,23 @@ Fault = Callable[[Random], None]
 
 
 class Networks:
-    """Proxies between all parts of a stack that has not been started yet."""
+    """Proxies between the parts of a stack not started yet, and a second core for the adapters to go to."""
 
     def __init__(self, stack: Stack) -> None:
+        self.second = stack.second_core()
         self.redis = Proxy(stack.folder / "to-redis.sock", stack.redis.path)
         self.core = Proxy(stack.folder / "to-core.sock", stack.core.socket)
         stack.core.environment["QUINTET_REDIS_URL"] = f"unix://{self.redis.place}"
+        self.second.environment.update(stack.core.environment)
+        self._others = [self.second, stack.core]
         for adapter in stack.adapters:
             adapter.environment["QUINTET_CORE_TARGET"] = f"unix:{self.core.place}"
+
+    def move(self) -> None:
+        """The adapters lose their core and find another one, which has to resume their sessions."""
+        self.core.retarget(self._others[0].socket)
+        self._others.reverse()
+        self.core.cut()
 
     def close(self) -> None:
         """For good."""
@@ -39,6 +48,7 @@ def breakable(**environment: str) -> Iterator[tuple[Stack, Networks]]:
     networks = Networks(stack)
     try:
         with stack:
+            networks.second.start()
             yield stack, networks
     finally:
         networks.close()
@@ -51,12 +61,14 @@ def faults(stack: Stack, networks: Networks) -> dict[str, Fault]:
         "kill Redis": _killed(stack.redis),
         "kill the core": _killed(stack.core),
         **{f"kill {name}": _killed(adapter) for name, adapter in adapters.items()},
-        "kill everything": _killed(*stack.parts),
+        "kill the second core": _killed(networks.second),
+        "kill everything": _killed(stack.redis, stack.core, networks.second, *stack.adapters),
         "kill the core and Redis": _killed(stack.redis, stack.core),
         "stop the core": _stopped(stack.core),
         "stop job-centre": _stopped(stack.job_centre),
         "freeze Redis": _frozen(stack.redis),
         "freeze the core": _frozen(stack.core),
+        "move the adapters to the other core": lambda _: networks.move(),
         "cut between the adapters and the core": lambda _: networks.core.cut(),
         "cut between the core and Redis": lambda _: networks.redis.cut(),
         "lose answers of the core": _silent(networks.core),
