@@ -252,6 +252,7 @@ class Pipeline:
 
     def _answer(self, group: _Group, reply: list[Reply]) -> None:
         now, due, woken, deleted = reply[:REPLY_HEAD]
+        again: list[Operation] = []
         self._observer.on_clock(group.partition, int(now), int(due) if due else None)
         for operation, answer in zip(group.operations, reply[REPLY_HEAD:], strict=True):
             if answer.__class__ is list and answer:
@@ -259,23 +260,24 @@ class Pipeline:
                 if head == b"!":
                     answer = _refused(answer)  # noqa: PLW2901
                 elif head == b"a" and len(answer) == 1:
-                    if self._ask_again(operation):
+                    if self._may_ask_again(operation):
+                        again.append(operation)
                         continue
                     answer = refusal(Reason.UNAVAILABLE, "more is due than can be carried out now")  # noqa: PLW2901
             _give(operation, answer)
+        if again:
+            # They did nothing yet, and go first in the next batch, in their order.
+            self._queued.extendleft(reversed(again))
+            self._queued_bytes += sum(len(operation.packed) for operation in again)
         for at in range(0, len(woken), 2):
             self._observer.on_woken(woken[at], woken[at + 1])
         for name_key in deleted:
             self._observer.on_woken(name_key, 0)
 
-    def _ask_again(self, operation: Operation) -> bool:
-        """More was due than one call may settle: the operation did nothing yet and goes first in the next batch."""
+    def _may_ask_again(self, operation: Operation) -> bool:
+        """More was due than one call may settle."""
         operation.asks += 1
-        if operation.asks > _ASKS_MAX or self._link is None:
-            return False
-        self._queued.appendleft(operation)
-        self._queued_bytes += len(operation.packed)
-        return True
+        return operation.asks <= _ASKS_MAX and self._link is not None
 
 
 def _give(operation: Operation, answer: Reply) -> None:
