@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any
 
+import grpc
 import pytest
+from quintet.v1.queue_service_pb2 import DequeueRequest
+from quintet.v1.reason_pb2 import REASON_SESSION_LAPSED
+from quintet.v1.session_service_pb2 import (
+    Heartbeat,
+    SessionOpen,
+    SessionOperation,
+    SessionRequest,
+    SessionResult,
+)
+from quintet.v1.session_service_pb2_grpc import SessionServiceStub
 
 from tests.faults.conftest import NewClient, served_again
 from tests.support.proxy import Proxy
@@ -142,3 +155,45 @@ class TestAnAdapter:
             assert worker.read_line() == b""
         assert other.delete(held) == "ok"
         served_again(new_client(adapter.address), f"{queue}-other")
+
+
+class RawSession:
+    """A Session stream without the client library, which never sends a heartbeat."""
+
+    def __init__(self, channel: grpc.Channel, *, resumable: bool) -> None:
+        self._requests: SimpleQueue[SessionRequest | None] = SimpleQueue()
+        self._responses: Any = SessionServiceStub(channel).Session(iter(self._requests.get, None))
+        self._requests.put(SessionRequest(open=SessionOpen(resumable=resumable)))
+        assert next(self._responses).HasField("opened")
+
+    def ask(self, **operation: Any) -> SessionResult:
+        """The result of one operation of owner 1."""
+        self._requests.put(SessionRequest(operations=[SessionOperation(sequence=1, owner=1, **operation)]))
+        result: SessionResult = next(self._responses).results[0]
+        return result
+
+    def take(self, queue: str, wait_ms: int = 0) -> int:
+        """The id of a job, under an owner lease."""
+        request = DequeueRequest(queues=[queue], owner_lease=True, wait_ms=wait_ms)
+        return self.ask(dequeue=request).dequeue.jobs[0].id
+
+    def close(self) -> None:
+        """In order."""
+        self._requests.put(None)
+        assert not any(response.results for response in self._responses)
+
+
+def test_a_session_that_could_be_resumed_lives_by_heartbeats_and_another_by_its_stream(
+    stack: Stack, queue: str, new_client: NewClient
+) -> None:
+    client = new_client(stack.job_centre.address)
+    jobs = [client.put(queue) for _ in range(2)]
+    with grpc.insecure_channel(stack.core.target) as channel:
+        plain, resumable, waiting = [RawSession(channel, resumable=kind) for kind in (False, True, False)]
+        assert [plain.take(queue), resumable.take(queue)] == jobs
+        assert waiting.take(queue, wait_ms=-1) == jobs[1]
+        assert resumable.ask(heartbeat=Heartbeat()).failure.reason == REASON_SESSION_LAPSED
+        assert not plain.ask(heartbeat=Heartbeat()).HasField("failure")
+        assert stack.counts(queue).leased == 2
+        for session in (plain, waiting):
+            session.close()
