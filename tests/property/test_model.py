@@ -1,6 +1,6 @@
 """The state machine in Redis and its model in Python, side by side, through whatever comes.
 
-QUINTET_TEST_EXAMPLES sets how many runs of operations are tried (default 60). With QUINTET_TEST_SHRINK set, a failing
+QUINTET_TEST_EXAMPLES sets how many runs of operations are tried (default 120). With QUINTET_TEST_SHRINK set, a failing
 run is made as short as can be, which takes minutes.
 """
 
@@ -16,7 +16,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from quintet_core.domain.errors import Reason, Refusal
 from quintet_core.domain.event import Event
 from quintet_core.domain.job import Job, JobState, LeaseTerms, NewJob, Placement
@@ -39,7 +46,7 @@ NAMESPACE = "n"
 NAMES = ["a", "c", "e", "b"]
 SESSIONS = [b"session%d" % number for number in range(3)]
 OWNERS = [b"owner-%02d" % number for number in range(2)]
-EXAMPLES = int(os.environ.get("QUINTET_TEST_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("QUINTET_TEST_EXAMPLES", "120"))
 PHASES = [
     Phase.explicit,
     Phase.reuse,
@@ -47,15 +54,20 @@ PHASES = [
     *([Phase.shrink] if os.environ.get("QUINTET_TEST_SHRINK") else []),
 ]
 
-names = st.sampled_from(NAMES)
-several_names = st.lists(st.sampled_from(NAMES[:3]), min_size=1, max_size=4) | st.just(["b"])
+names = st.sampled_from(["a", "a", "a", "a", "c", "c", "e", "b"])
+several_names = st.sampled_from(
+    [["a"], ["a"], ["a"], ["a"], ["c"], ["b"], ["a", "c"], ["c", "a"], ["e", "c", "a", "c"], ["a", "e"]]
+)
 picks = st.integers(0, 12)
+mostly = st.sampled_from([True, True, True, True, False])
 ranks = st.sampled_from([0, 0, 0, 1, -1, 2**63 - 1, -(2**63), 2**53 + 1])
 spans = st.sampled_from([0, 0, 0, 1, 500, 1000, 5000, 60_000])
-batched = st.booleans()
+batched = st.sampled_from([True, True, True, False])
+either = st.booleans()
 tokens = st.sampled_from(["current", "current", "current", "any", "old"])
-sessions = st.sampled_from(SESSIONS)
-owners = st.sampled_from(OWNERS)
+sessions = st.sampled_from([*SESSIONS[:1] * 3, *SESSIONS])
+owners = st.sampled_from([*OWNERS[:1] * 2, *OWNERS])
+partitions = st.sampled_from([0, 0, 0, 1])
 states = st.sampled_from(list(JobState))
 new_jobs = st.builds(
     NewJob,
@@ -63,8 +75,8 @@ new_jobs = st.builds(
     rank=ranks,
     delay_ms=spans,
     time_to_live_ms=spans,
-    deduplication_key=st.sampled_from(["", "", "", "k1", "k2"]),
-    deduplication_window_ms=st.sampled_from([0, 1000]),
+    deduplication_key=st.sampled_from(["", "", "k1", "k1", "k2"]),
+    deduplication_window_ms=st.sampled_from([0, 1000, 1000]),
     attempts_max=st.sampled_from([0, 0, 1, 2]),
     lease_ms=st.sampled_from([0, 0, 2000]),
     content_type=st.sampled_from(["", "text/plain"]),
@@ -76,7 +88,7 @@ all_settings = st.builds(
     payload_bytes_max=st.sampled_from([None, None, 10]),
     rank_range=st.sampled_from([None, None, (-1, 1)]),
     lease_ms=st.sampled_from([0, 3000]),
-    attempts_max=st.sampled_from([0, 0, 1, 3]),
+    attempts_max=st.sampled_from([0, 1, 1, 3]),
     backoff_ms=st.sampled_from([0, 0, 700]),
     backoff_max_ms=st.sampled_from([0, 1000]),
     dead_letter_queue=st.sampled_from(["", "letters"]),
@@ -155,8 +167,14 @@ class Comparison(RuleBasedStateMachine):
         for model in self.models:
             model.now = self.clock.now
 
-    def job_id(self, pick: int) -> int:
-        return self.ids[-1 - pick % len(self.ids)]
+    def job_id(self, pick: int, state: JobState | None = None) -> int:
+        """One of all jobs that ever were, or of those that are in a state now if there are any."""
+        of_state = sorted(
+            job.id for model in self.models for queue in model.queues.values() for job in queue.jobs.values()
+            if job.state is state
+        )  # fmt: skip
+        ids = of_state or self.ids
+        return ids[-1 - pick % len(ids)]
 
     def token(self, job_id: int, kind: str) -> int | None:
         known = self.tokens.get(job_id)
@@ -201,6 +219,12 @@ class Comparison(RuleBasedStateMachine):
             self.refused(seen, expected)
         else:
             assert seen == expected
+
+    @initialize(jobs=st.lists(new_jobs, min_size=2, max_size=6), first=all_settings, second=all_settings)
+    def begin(self, jobs: list[NewJob], first: QueueSettings, second: QueueSettings) -> None:
+        self.set_queue("a", first, "create_queue", True)
+        self.enqueue("a", jobs, True, True)
+        self.set_queue("c", second, "create_queue", False)
 
     # --- jobs in and out
 
@@ -270,6 +294,22 @@ class Comparison(RuleBasedStateMachine):
             check,
         )
 
+    @rule(jobs_max=st.sampled_from([1, 1, 3]), owned=either, tail=either, bound=st.none() | picks, more=batched)
+    def take(self, jobs_max: int, owned: bool, tail: bool, bound: int | None, more: bool) -> None:
+        """What dequeue does most of the time."""
+        holder = (SESSIONS[0], OWNERS[0]) if owned else None
+        self.dequeue(["a"], jobs_max, True, 0, holder, Placement.TAIL if tail else Placement.ORIGINAL, bound, more)
+
+    @rule(pick=picks, placement=st.sampled_from(list(Placement)), more=batched)
+    def fail(self, pick: int, placement: Placement, more: bool) -> None:
+        """What release does most of the time."""
+        self.release(pick, True, "current", None, placement, "broken", False, more)
+
+    @rule(more=batched)
+    def put(self, more: bool) -> None:
+        """What enqueue does most of the time."""
+        self.enqueue("a", [NewJob(b"x")], True, more)
+
     def took(self, seen: list[Job], expected: list[ModelJob]) -> None:
         assert [job.id for job in seen] == [job.id for job in expected]
         for job, modelled in zip(seen, expected, strict=True):
@@ -279,7 +319,7 @@ class Comparison(RuleBasedStateMachine):
             self.tokens.setdefault(job.id, []).append(modelled.token)
             self.same_job(job, modelled)
 
-    @rule(queues=several_names, missing=batched, more=batched)
+    @rule(queues=several_names, missing=either, more=batched)
     def best(self, queues: list[str], missing: bool, more: bool) -> None:
         def check(seen: Any) -> None:
             expected = self.model_of(queues[0]).best(queues, missing)
@@ -296,15 +336,15 @@ class Comparison(RuleBasedStateMachine):
 
     # --- leases
 
-    def of_job(self, pick: int, in_queue: str | None) -> tuple[int, Scope, Model]:
-        job_id = self.job_id(pick)
+    def of_job(self, pick: int, in_queue: str | None, state: JobState | None) -> tuple[int, Scope, Model]:
+        job_id = self.job_id(pick, state)
         return job_id, Scope.of(NAMESPACE, in_queue), self.models[job_id % PARTITIONS]
 
-    scoped = st.sampled_from([None, None, None, "a"])
+    scoped = st.sampled_from([None, None, None, None, "a"])
 
-    @rule(pick=picks, token=tokens, in_queue=scoped, more=batched)
-    def acknowledge(self, pick: int, token: str, in_queue: str | None, more: bool) -> None:
-        job_id, scope, model = self.of_job(pick, in_queue)
+    @rule(pick=picks, held=mostly, token=tokens, in_queue=scoped, more=batched)
+    def acknowledge(self, pick: int, held: bool, token: str, in_queue: str | None, more: bool) -> None:
+        job_id, scope, model = self.of_job(pick, in_queue, JobState.LEASED if held else None)
         value = self.token(job_id, token)
 
         def check(seen: Any) -> None:
@@ -315,9 +355,9 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(
         pick=picks,
+        held=mostly,
         token=tokens,
-        in_queue=scoped,
-        delay_ms=st.none() | spans,
+        delay_ms=st.none() | st.none() | spans,
         placement=st.sampled_from(list(Placement)),
         why=st.sampled_from(["", "broken", "lost"]),
         undo=st.sampled_from([False, False, True]),
@@ -326,19 +366,19 @@ class Comparison(RuleBasedStateMachine):
     def release(
         self,
         pick: int,
+        held: bool,
         token: str,
-        in_queue: str | None,
         delay_ms: int | None,
         placement: Placement,
         why: str,
         undo: bool,
         more: bool,
     ) -> None:
-        job_id, scope, model = self.of_job(pick, in_queue)
+        job_id, scope, model = self.of_job(pick, None, JobState.LEASED if held else None)
         value = self.token(job_id, token)
 
         def check(seen: Any) -> None:
-            expected = model.release(job_id, in_queue, value, delay_ms, placement, why, undo)
+            expected = model.release(job_id, None, value, delay_ms, placement, why, undo)
             self.same(seen, expected if isinstance(expected, Reason) else Released(expected))
 
         self.send(
@@ -356,20 +396,20 @@ class Comparison(RuleBasedStateMachine):
             check,
         )
 
-    @rule(pick=picks, token=tokens, in_queue=scoped, lease_ms=st.sampled_from([0, 1, 5000, 90_000]), more=batched)
-    def extend(self, pick: int, token: str, in_queue: str | None, lease_ms: int, more: bool) -> None:
-        job_id, scope, model = self.of_job(pick, in_queue)
+    @rule(pick=picks, held=mostly, token=tokens, lease_ms=st.sampled_from([0, 1, 5000, 90_000]), more=batched)
+    def extend(self, pick: int, held: bool, token: str, lease_ms: int, more: bool) -> None:
+        job_id, scope, model = self.of_job(pick, None, JobState.LEASED if held else None)
         value = self.token(job_id, token)
 
         def check(seen: Any) -> None:
-            expected = model.extend(job_id, in_queue, value, lease_ms)
+            expected = model.extend(job_id, None, value, lease_ms)
             self.same(seen, expected if isinstance(expected, Reason) else Extended(expected))
 
         self.send(more, lambda done: self.store.extend(job_id, scope, value, lease_ms, done), check)
 
     @rule(pick=picks, in_queue=scoped, more=batched)
     def delete(self, pick: int, in_queue: str | None, more: bool) -> None:
-        job_id, scope, model = self.of_job(pick, in_queue)
+        job_id, scope, model = self.of_job(pick, in_queue, None)
 
         def check(seen: Any) -> None:
             expected = model.delete(job_id, in_queue)
@@ -379,7 +419,7 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(pick=picks, in_queue=scoped, more=batched)
     def get_job(self, pick: int, in_queue: str | None, more: bool) -> None:
-        job_id, scope, model = self.of_job(pick, in_queue)
+        job_id, scope, model = self.of_job(pick, in_queue, None)
 
         def check(seen: Any) -> None:
             expected = model.get_job(job_id, in_queue)
@@ -474,7 +514,7 @@ class Comparison(RuleBasedStateMachine):
         state=st.sampled_from([JobState.DEAD, JobState.DEAD, JobState.DELAYED]),
         contains=st.sampled_from(["", "", "bro", "lease"]),
         jobs_max=st.sampled_from([1, 100]),
-        reset=batched,
+        reset=either,
     )
     def redrive(self, name: str, state: JobState, contains: str, jobs_max: int, reset: bool) -> None:
         def check(seen: Any) -> None:
@@ -483,9 +523,9 @@ class Comparison(RuleBasedStateMachine):
 
         self.ask(lambda: self.store.redrive_step(NAMESPACE, name, state, contains, jobs_max, reset, None), check)
 
-    @rule(pick=picks, in_queue=scoped, state=st.sampled_from([JobState.DEAD, JobState.DELAYED]), reset=batched)
+    @rule(pick=picks, in_queue=scoped, state=st.sampled_from([JobState.DEAD, JobState.DELAYED]), reset=either)
     def redrive_job(self, pick: int, in_queue: str | None, state: JobState, reset: bool) -> None:
-        job_id, scope, model = self.of_job(pick, in_queue)
+        job_id, scope, model = self.of_job(pick, in_queue, state)
         self.ask(
             lambda: self.store.redrive_job(job_id, scope, state, reset),
             lambda seen: self.same(seen, model.redrive_job(job_id, in_queue, state, reset)),
@@ -502,7 +542,7 @@ class Comparison(RuleBasedStateMachine):
 
     # --- sessions
 
-    @rule(session=sessions, ttl_ms=st.sampled_from([1000, 8000]), partition=st.integers(0, 1), more=batched)
+    @rule(session=sessions, ttl_ms=st.sampled_from([1000, 8000]), partition=partitions, more=batched)
     def heartbeat(self, session: bytes, ttl_ms: int, partition: int, more: bool) -> None:
         self.send(
             more,
@@ -510,34 +550,34 @@ class Comparison(RuleBasedStateMachine):
             lambda seen: self.same(seen, [self.models[partition].heartbeat(session, ttl_ms)]),
         )
 
-    @rule(session=sessions, owner=owners, partition=st.integers(0, 1), kept=st.none() | picks)
+    @rule(session=sessions, owner=owners, partition=partitions, kept=st.none() | picks)
     def close_owner(self, session: bytes, owner: bytes, partition: int, kept: int | None) -> None:
         self.flush()
-        jobs = [] if kept is None else [self.job_id(kept)]
+        jobs = [] if kept is None else [self.job_id(kept, JobState.LEASED)]
         self.ask(
             lambda: self.store.close_owner(partition, session, owner, None, jobs),
             lambda seen: self.same(seen, self.models[partition].close_owner(session, owner, jobs)),
         )
 
-    @rule(session=sessions, partition=st.integers(0, 1))
+    @rule(session=sessions, partition=partitions)
     def close_session(self, session: bytes, partition: int) -> None:
         self.ask(
             lambda: self.store.close_session(partition, session),
             lambda seen: self.same(seen, self.models[partition].close_session(session)),
         )
 
-    @rule(partition=st.integers(0, 1))
+    @rule(partition=partitions)
     def lapse(self, partition: int) -> None:
         self.ask(lambda: self.store.lapse(partition), lambda seen: self.same(seen, self.models[partition].lapse()))
 
     # --- duties and time
 
-    @rule(by_ms=st.sampled_from([1, 499, 500, 1000, 3000, 8000, 60_000, 300_000]))
+    @rule(by_ms=st.sampled_from([1, 500, 500, 1000, 1000, 3000, 8000, 60_000, 300_000]))
     def time_passes(self, by_ms: int) -> None:
         self.flush()
         self._advance(by_ms)
 
-    @rule(partition=st.integers(0, 1))
+    @rule(partition=partitions)
     def settle_due(self, partition: int) -> None:
         def check(seen: Any) -> None:
             assert seen is False
@@ -545,7 +585,7 @@ class Comparison(RuleBasedStateMachine):
 
         self.ask(lambda: self.store.settle_due(partition, 100), check)
 
-    @rule(partition=st.integers(0, 1))
+    @rule(partition=partitions)
     def sweep(self, partition: int) -> None:
         def check(seen: Any) -> None:
             assert not isinstance(seen, Refusal)
@@ -553,7 +593,7 @@ class Comparison(RuleBasedStateMachine):
 
         self.ask(lambda: self.store.sweep(partition), check)
 
-    @rule(partition=st.integers(0, 1), move=batched)
+    @rule(partition=partitions, move=either)
     def letters(self, partition: int, move: bool) -> None:
         model = self.models[partition]
 
@@ -619,7 +659,7 @@ def test_redis_and_the_model_agree(redis_server: RedisServer) -> None:
         OnThisServer,
         settings=settings(
             max_examples=EXAMPLES,
-            stateful_step_count=50,
+            stateful_step_count=60,
             deadline=None,
             print_blob=True,
             phases=PHASES,
