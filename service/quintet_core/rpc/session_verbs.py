@@ -154,6 +154,7 @@ class SessionVerbs:
         queues, namespace = list(message.queues), message.namespace or _DEFAULT
         if message.owner_lease:
             terms = self._owner_terms(owner, message)
+            bounds.check_namespace(namespace)
             for queue in queues:
                 self.session.entering(owner, self._operations.store.partition_of(namespace, queue))
         else:
