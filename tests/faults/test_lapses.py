@@ -162,7 +162,8 @@ class RawSession:
 
     def __init__(self, channel: grpc.Channel, *, resumable: bool) -> None:
         self._requests: SimpleQueue[SessionRequest | None] = SimpleQueue()
-        self._responses: Any = SessionServiceStub(channel).Session(iter(self._requests.get, None))
+        stub: Any = SessionServiceStub(channel)  # Its stubs do not know that a call is an iterator.
+        self._responses = stub.Session(iter(self._requests.get, None))
         self._requests.put(SessionRequest(open=SessionOpen(resumable=resumable)))
         assert next(self._responses).HasField("opened")
 
