@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from quintet_core.domain.errors import Refusal
+from quintet_core.domain.errors import Reason, Refusal, refusal
 from quintet_core.storage.keys import name_key, partition_of
 from quintet_core.storage.link import Reply
 from quintet_core.storage.packing import Argument, pack
 from quintet_core.storage.pipeline import Operation, Ordered, Pipeline, into
+
+_T = TypeVar("_T")
+_log = logging.getLogger(__name__)
 
 
 class Home(NamedTuple):
@@ -26,6 +30,17 @@ def home(namespace: str, queue: str, partitions: int) -> Home:
     """Where a queue lives, whether it exists or not."""
     key = name_key(namespace, queue)
     return Home(key, partition_of(key, partitions))
+
+
+def parsed(parse: Callable[[Reply], _T], answer: Reply) -> _T | Refusal:
+    """A verb's outcome from its answer. What cannot be read is damage, and told: someone waits for this answer."""
+    if answer.__class__ is Refusal:
+        return answer
+    try:
+        return parse(answer)
+    except Exception:
+        _log.exception("answer_not_understood")
+        return refusal(Reason.DAMAGED, "Redis holds something else than was written")
 
 
 class Asking:

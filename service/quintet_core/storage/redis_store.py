@@ -25,7 +25,7 @@ from quintet_core.domain.outcomes import (
 )
 from quintet_core.domain.queue import Queue, QueueCounts, QueueSettings
 from quintet_core.storage import records
-from quintet_core.storage.asking import home
+from quintet_core.storage.asking import home, parsed
 from quintet_core.storage.keys import name_key, namespace_scope, partition_of
 from quintet_core.storage.link import Reply
 from quintet_core.storage.packing import (
@@ -141,23 +141,23 @@ class RedisStore(Upkeep):
             packed_terms = records.pack_terms(jobs_max, terms, allow_missing, await_jobs, bound)
             packed = pack("dequeue", [len(names), *names, packed_terms])
 
+        def parse(answer: Reply) -> Dequeued | Worse:
+            if answer[0] != b"j":
+                return Worse() if answer[0] == b"c" else Dequeued([])
+            jobs = [
+                records.unpack_leased(
+                    answer[at + 1],
+                    answer[at + 2],
+                    namespace,
+                    queues[answer[at]],
+                    int.from_bytes(answer[at + 3], "big") * partitions + partition,
+                )
+                for at in range(1, len(answer), 4)
+            ]
+            return Dequeued(jobs)
+
         def on_answer(answer: Reply) -> None:
-            if answer.__class__ is Refusal:
-                done(answer)
-            elif answer[0] == b"j":
-                jobs = [
-                    records.unpack_leased(
-                        answer[at + 1],
-                        answer[at + 2],
-                        namespace,
-                        queues[answer[at]],
-                        int.from_bytes(answer[at + 3], "big") * partitions + partition,
-                    )
-                    for at in range(1, len(answer), 4)
-                ]
-                done(Dequeued(jobs))
-            else:
-                done(Worse() if answer[0] == b"c" else Dequeued([]))
+            done(parsed(parse, answer))
 
         self.pipeline.submit(Operation(partition, packed, on_answer, order))
 
@@ -199,7 +199,7 @@ class RedisStore(Upkeep):
         partition, sequence = self._place(job_id)
 
         def on_answer(answer: Reply) -> None:
-            done(answer if answer.__class__ is Refusal else parse(answer))
+            done(parsed(parse, answer))
 
         arguments: list[Argument] = [sequence, scope.key, b"1" if scope.exact else b"0", *rest]
         self.submit(partition, verb, arguments, on_answer, order)
@@ -282,7 +282,7 @@ class RedisStore(Upkeep):
         partition = partition_of(key, self.partitions)
 
         def on_answer(answer: Reply) -> None:
-            done(answer if answer.__class__ is Refusal else parse(answer, partition))
+            done(parsed(lambda raw: parse(raw, partition), answer))
 
         self.submit(partition, verb, [key, *rest], on_answer, order)
 
