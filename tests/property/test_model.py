@@ -273,14 +273,13 @@ class Comparison(RuleBasedStateMachine):
         place = rank_bytes(limit[0]) + limit[1].to_bytes(8, "big") if limit else b""
 
         def check(seen: Any) -> None:
-            better = model.best(queues, missing)
             expected = model.dequeue(
                 queues, jobs_max, missing, lease_ms=lease_ms, owner=holder, session_ttl_ms=8000, worker="w",
                 on_close=on_close, bound=limit,
             )  # fmt: skip
             if isinstance(expected, Reason):
                 self.refused(seen, expected)
-            elif not expected and better:
+            elif not expected and model.best(queues, missing):
                 assert isinstance(seen, Worse)
             else:
                 assert isinstance(seen, Dequeued), seen
