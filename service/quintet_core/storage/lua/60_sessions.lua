@@ -7,8 +7,9 @@ local function check_session_keys(p)
 end
 
 -- Releases owner leases among the first MAX_STEP members of owned below a prefix, behind a member ('' for the first
--- page), but for the sequences in kept. Returns how many, and the member to go on behind ('' at the end).
-local function release_owned(p, prefix, behind, kept)
+-- page), but for the sequences in kept and for leases with a token above newest (nil: none is). Returns how many, and the
+-- member to go on behind ('' at the end).
+local function release_owned(p, prefix, behind, kept, newest)
   local low = behind ~= '' and '(' .. behind or '[' .. prefix
   local members = zread(p, 'ZRANGEBYLEX', 'owned', low, '[' .. prefix .. string.rep('\255', 25 - #prefix),
     'LIMIT', 0, MAX_STEP)
@@ -19,8 +20,10 @@ local function release_owned(p, prefix, behind, kept)
     if not kept[sequence] then
       local job = load_job(p, sequence)
       if job and job.state == LEASED and job.run.session .. job.run.owner == sub(members[k], 1, 16) then
-        due_of(p, job.q)
-        jobs[#jobs + 1] = job
+        if not newest or unpack_struct('>I8', job.run.token) <= newest then
+          due_of(p, job.q)
+          jobs[#jobs + 1] = job
+        end
       else
         orphans[#orphans + 1] = members[k]
       end
@@ -36,13 +39,16 @@ local function release_owned(p, prefix, behind, kept)
 end
 
 -- close_owner(session, owner, cursor or '', n, n sequences whose leases stay) -> { leases released, cursor or '' }
+-- What the owner takes after the first page stays his: the cursor begins with the newest token there was then.
 local function close_owner(p, a, i)
   expect(p, 'owned', 'zset')
   if #a[i] ~= 8 or #a[i + 1] ~= 8 then damaged('owner of a wrong length') end
   local kept = {}
   for k = 1, tonumber(a[i + 3]) do kept[a[i + 3 + k]] = true end
-  local released, cursor = release_owned(p, a[i] .. a[i + 1], a[i + 2], kept)
-  return { released, cursor }
+  local behind, newest = a[i + 2], p.event
+  if behind ~= '' then newest, behind = unpack_struct('>I8', behind), sub(behind, 9) end
+  local released, cursor = release_owned(p, a[i] .. a[i + 1], behind, kept, newest)
+  return { released, cursor ~= '' and pack('>I8', newest) .. cursor or '' }
 end
 
 local function mark_lapsed(p, session)

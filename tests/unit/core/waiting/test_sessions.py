@@ -132,6 +132,24 @@ class TestOwners:
         assert await held.close_owner(1) == 500
         assert await replica.ready("q") == 500
 
+    @pytest.mark.parametrize("closing", [True, False])
+    async def test_keep_what_they_take_while_the_rest_goes_step_by_step(
+        self, held: Held, replica: Replica, closing: bool
+    ) -> None:
+        """Closed and opened again, or asked to keep nothing: what came later is not meant."""
+        for _ in range(5):
+            await replica.put("q", *(b"early" for _ in range(100)))
+            await held.take(1, "q", jobs_max=100)
+        await replica.put("q", *(b"late" for _ in range(100)), rank=-1)
+        releasing = asyncio.ensure_future(held.close_owner(1) if closing else held.keep(1))
+        await asyncio.sleep(0)
+        late = await held.take(1, "q", jobs_max=100)
+        assert await releasing == 500
+        assert {job.payload for job in late} == {b"late"}
+        counts = await replica.do(replica.store.count, NAMESPACE, "q")
+        assert (counts.leased, counts.ready) == (100, 500)
+        assert await held.close_owner(1) == 100
+
     async def test_keep_the_leases_of_jobs_they_know(self, held: Held, replica: Replica) -> None:
         ids = [*(await replica.put("a", b"1", b"2")), *(await replica.put("b", b"3"))]
         await held.take(1, "a", jobs_max=2)
