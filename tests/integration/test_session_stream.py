@@ -43,8 +43,8 @@ async def ready(api: Api, queue: str) -> int:
     return int(counts.ready)
 
 
-def waiting(queue: str, **fields: Any) -> q.DequeueRequest:
-    return q.DequeueRequest(queues=[queue], wait_ms=-1, allow_missing=True, **fields)
+def waiting(queue: str, wait_ms: int = -1, **fields: Any) -> q.DequeueRequest:
+    return q.DequeueRequest(queues=[queue], wait_ms=wait_ms, allow_missing=True, **fields)
 
 
 class Cores:
@@ -328,3 +328,17 @@ class TestACoreThatStops:
             async with open_session(there, resumable=True, **fields) as again:
                 result = await again.do(acknowledge=q.AcknowledgeRequest(id=job.id, token=job.lease.token))
                 assert reason_of(result) == "acknowledge"
+
+
+async def test_a_session_without_heartbeats_of_its_own_lives_while_it_is_attached_however_short_its_time(
+    cores: Cores, queue: str
+) -> None:
+    cores.first.kill9()
+    cores.first.environment["QUINTET_SESSION_TTL_MS"] = "500"
+    cores.first.start()
+    async with open_api(cores.first.target) as api, open_session(api) as stream:
+        await stream.put(queue)
+        await stream.take(queue)
+        response = await api.queues.Dequeue(waiting(queue, wait_ms=2500))
+        assert not response.jobs
+        assert stream.closing is None

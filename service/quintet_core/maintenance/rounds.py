@@ -33,6 +33,8 @@ class Rounds:
 
     def __init__(self, duties: list[Duty], is_ready: Callable[[], bool], on_failure: Callable[[str], None]) -> None:
         self._duties = duties
+        # A duty of a shorter period than a tick is not done too seldom.
+        self._tick_s = min((TICK_S, *(duty.period_s for duty in duties)))
         self._is_ready = is_ready
         self._on_failure = on_failure
         self._task: asyncio.Task[None] | None = None
@@ -50,7 +52,7 @@ class Rounds:
     async def _run(self) -> None:
         while True:
             # Replicas started together drift apart, and share the work instead of doing it twice at once.
-            await asyncio.sleep(TICK_S * random.uniform(1 - _JITTER, 1 + _JITTER))  # noqa: S311
+            await asyncio.sleep(self._tick_s * random.uniform(1 - _JITTER, 1 + _JITTER))  # noqa: S311
             if self._is_ready():
                 await self._do_due()
 
@@ -58,7 +60,7 @@ class Rounds:
         now = asyncio.get_running_loop().time()
         due = [duty for duty in self._duties if duty.next_at <= now]
         for duty in due:
-            duty.next_at = now + duty.period_s - TICK_S / 2
+            duty.next_at = now + duty.period_s - self._tick_s / 2
         await asyncio.gather(*(self._do(duty) for duty in due))
 
     async def _do(self, duty: Duty) -> None:
