@@ -81,6 +81,8 @@ def main(
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     progress = Console(stderr=True)
+    if not shutil.which("beanstalkd"):
+        progress.print("beanstalkd is not installed (Debian: apt-get install beanstalkd): measuring without it.")
     with _folder(directory) as folder:
         plan = Plan(folder, warm_up, seconds, loops, queues, wide_queues, pending, only)
         results = Results(announce=lambda what: progress.print(f"{what} ...", style="dim", highlight=False))

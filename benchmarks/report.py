@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -196,4 +197,6 @@ def _processor() -> str:
 
 
 def _version(*command: str) -> str:
+    if not shutil.which(command[0]):
+        return ""
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,7 +114,7 @@ class Run:
             self._take_down(TEXT_QUEUE, loops, queues, load, meter)
 
     def _beanstalkd(self, variant: str, loops: int, queues: int) -> None:
-        if self._begins(variant, loops, queues):
+        if shutil.which("beanstalkd") and self._begins(variant, loops, queues):
             with beanstalkd(variant, self._plan.directory) as (address, child):
                 load = Load(address, tongues_of(Beanstalk, next(self._prefixes), loops, queues))
                 self._take_down(variant, loops, queues, load, CpuMeter({"beanstalkd": child.pid}))

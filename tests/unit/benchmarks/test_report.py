@@ -1,0 +1,43 @@
+"""The report's verdicts."""
+
+from pathlib import Path
+
+from benchmarks.measurement import Measurement, Samples, percentile
+from benchmarks.report import Target, targets
+from benchmarks.scenarios import BEANSTALKD_ALWAYS, JOB_CENTRE, PENDING, PENDING_LOOPS, Plan, Results
+
+PLAN = Plan(Path(), 1.0, 5.0, (1, 500), 1, 1, (1000, 1_000_000))
+
+
+def measured(scenario: str, loops: int, lifecycles: int, cpu_seconds: float = 1.0) -> Measurement:
+    samples = Samples(seconds=1.0, operations=3 * lifecycles, lifecycles=lifecycles)
+    samples.cpu_seconds = {"load": 5.0, "core": cpu_seconds}
+    return Measurement.of(scenario, loops, 1, samples, others_seconds=0.0)
+
+
+def verdicts(*measurements: Measurement) -> dict[str, Target]:
+    results = Results(announce=lambda _: None, measurements=list(measurements))
+    return {target.what: target for target in targets(PLAN, results)}
+
+
+def test_what_a_run_did_not_measure_is_neither_reached_nor_missed() -> None:
+    assert {target.reached for target in verdicts().values()} == {None}
+
+
+def test_job_centre_is_held_against_beanstalkd_of_the_same_run() -> None:
+    found = verdicts(measured(JOB_CENTRE, 500, 13_000), measured(BEANSTALKD_ALWAYS, 500, 6_500))
+    assert found["Job Centre, 500 connections: lifecycles/s"].reached is True
+    assert found["Job Centre, 500 connections: times beanstalkd -f 0"].reached is False
+
+
+def test_the_load_generator_is_no_part_of_the_cost_among_pending_jobs() -> None:
+    few = measured(PENDING.format(jobs=1000), PENDING_LOOPS, 1000, cpu_seconds=1.0)
+    many = measured(PENDING.format(jobs=1_000_000), PENDING_LOOPS, 1000, cpu_seconds=1.6)
+    cost = next(target for what, target in verdicts(few, many).items() if what.startswith("CPU per operation"))
+    assert (cost.measured, cost.reached) == ("1.6", False)
+
+
+def test_a_percentile_is_one_of_the_values() -> None:
+    assert percentile([3.0, 1.0, 2.0], 50) == 2.0
+    assert percentile([1.0, 2.0], 99) == 2.0
+    assert percentile([], 50) == 0.0
