@@ -176,14 +176,14 @@ class TestLargeAnswers:
     ) -> None:
         """Far fewer than may be in flight: what piles up are the answers."""
         (job_id,) = await api.put(queue, bytes(MIB))
-        slow, asked, before = SessionStream(api), 200, answered(core)
+        slow, asked, before = SessionStream(api), 120, answered(core)
         await slow._call.write(s.SessionRequest(open=s.SessionOpen()))
         polls = 0
         for number in range(asked // 5):
             operations = [slow.number(get_job=q.GetJobRequest(id=job_id)) for _ in range(5)]
             await slow._call.write(s.SessionRequest(operations=operations))
             # Each is answered before the next is sent, until they are not read any more.
-            while polls < 100 and answered(core) - before < 5 * (number + 1):
+            while polls < 40 and answered(core) - before < 5 * (number + 1):
                 await ready(api, queue)
                 polls += 1
         assert answered(core) - before < asked / 2
@@ -339,6 +339,6 @@ async def test_a_session_without_heartbeats_of_its_own_lives_while_it_is_attache
     async with open_api(cores.first.target) as api, open_session(api) as stream:
         await stream.put(queue)
         await stream.take(queue)
-        response = await api.queues.Dequeue(waiting(queue, wait_ms=2500))
+        response = await api.queues.Dequeue(waiting(queue, wait_ms=1800))
         assert not response.jobs
         assert stream.closing is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from google.protobuf.message import Message
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from quintet.v1 import job_pb2
 from quintet.v1 import queue_service_pb2 as q
@@ -102,6 +102,7 @@ def test_a_leased_job(job: Job) -> None:
     assert job_pb2.Job.FromString(wire.leased_job(job)) == job_message(job)
 
 
+@settings(max_examples=50)
 @given(sequences, st.lists(jobs, max_size=3))
 def test_a_dequeue_response(sequence: int, found: list[Job]) -> None:
     expected = s.SessionResult(sequence=sequence, dequeue=q.DequeueResponse(jobs=map(job_message, found)))
@@ -147,6 +148,7 @@ def test_every_kind_of_result_has_its_field() -> None:
         assert result.WhichOneof("result") == kind.name
 
 
+@settings(max_examples=25)
 @given(st.lists(st.tuples(sequences, jobs), min_size=1, max_size=4))
 def test_results_of_different_shapes_stand_side_by_side(mixed: list[tuple[int, Job]]) -> None:
     encoded, expected = [], []
