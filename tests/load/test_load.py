@@ -97,7 +97,9 @@ async def test_each_of_many_waiting_clients_gets_exactly_one_job(stack: Stack, s
                 member.send([{"request": "delete", "id": answer["id"]}])
             assert not first_error([await member.read() for member in members])
     await producer.close()
-    until(lambda: stack.core.metrics()["quintet_core_owners"] <= 1, "nothing is kept of them")
+    # An adapter's own heartbeats have an owner too.
+    kept_max = len(stack.adapters)
+    until(lambda: stack.core.metrics()["quintet_core_owners"] <= kept_max, "nothing is kept of them")
     assert not stack.counts(QUEUE).ListFields()
 
 
