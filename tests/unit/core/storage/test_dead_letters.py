@@ -7,6 +7,7 @@ from quintet_core.domain.queue import QueueSettings
 from quintet_core.storage.redis_store import Scope
 
 from tests.support import model
+from tests.support.partition_state import PartitionState
 from tests.support.redis_server import RedisConnection
 from tests.support.store import Reason, reason_of
 from tests.unit.core.storage.verbs import NAMESPACE, Verbs
@@ -46,11 +47,12 @@ async def test_a_moved_letter_is_gone(verbs: Verbs) -> None:
     assert (event.kind, event.detail, event.state) == (model.DEAD_LETTERED, "letters", 0)
 
 
-async def test_a_redriven_job_is_no_letter_any_more(verbs: Verbs) -> None:
+async def test_a_redriven_job_is_no_letter_any_more(verbs: Verbs, redis: RedisConnection) -> None:
     await verbs.create(dead_letter_queue="letters")
     await kill(verbs)
     ((job, _),) = await letters(verbs)
     await verbs.store.redrive_job(job.id, Scope.of(NAMESPACE, None), job.state, True)
+    PartitionState(redis, verbs.partition).check()
     assert await letters(verbs) == []
     assert reason_of(await verbs.store.dead_letter(job, "letters")) is Reason.NOT_LEASED
 

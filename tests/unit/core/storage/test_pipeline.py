@@ -93,6 +93,13 @@ async def test_the_observer_hears_of_clock_due_times_and_waking(verbs: Verbs, cl
     assert recorder.woken[-1] == (b"\x01nq", 0)
 
 
+async def test_a_queue_that_is_deleted_in_the_batch_that_fed_it_wakes_nobody_for_its_jobs(verbs: Verbs) -> None:
+    await verbs.create()
+    await verbs.dequeue(await_jobs=True)
+    await asyncio.gather(verbs.put(), verbs.delete_queue())
+    assert verbs.opened.recorder.woken == [(b"\x01nq", 0)]
+
+
 async def test_an_answer_that_nobody_can_take_does_not_keep_the_others_from_theirs(
     verbs: Verbs, caplog: pytest.LogCaptureFixture
 ) -> None:
