@@ -10,8 +10,7 @@ import gc
 import select
 import socket
 import time
-from collections.abc import Callable, Iterable
-from enum import IntEnum
+from collections.abc import Callable, Generator, Iterable
 
 from benchmarks.measurement import Samples
 from benchmarks.processes import CpuMeter
@@ -21,44 +20,40 @@ ANSWER_BYTES_MAX = 65536
 STALL_SECONDS = 20.0
 
 
-class Step(IntEnum):
-    """The request whose answer a loop awaits."""
-
-    PUT = 0
-    TAKE = 1
-    DELETE = 2
+def conversation(tongue: Tongue) -> Generator[bytes | None, bytes, None]:
+    """Lifecycles without end: yields the next request, or None while the answer that it was sent is not whole yet."""
+    while True:
+        answer = yield tongue.put
+        while not tongue.is_put(answer):
+            answer += yield None
+        answer = yield tongue.take
+        while not tongue.is_taken(answer):
+            answer += yield None
+        answer = yield tongue.delete(answer)
+        while not tongue.is_deleted(answer):
+            answer += yield None
 
 
 class Loop:
     """One closed loop and its connection."""
 
-    __slots__ = ("answer", "lifecycle_started", "sent", "socket", "step", "tongue")
+    __slots__ = ("answer", "go_on", "lifecycle_started", "put", "receive", "send", "sent", "socket", "tongue")
 
     def __init__(self, tongue: Tongue) -> None:
         self.tongue = tongue
-        self.socket: socket.socket
-        self.step = Step.PUT
+        self.put = tongue.put
+        talk = conversation(tongue)
+        next(talk)
+        self.go_on = talk.send
         self.answer = b""
         self.sent = 0.0
         self.lifecycle_started = 0.0
 
-    def request_after(self, answer: bytes) -> bytes | None:
-        """The request that follows the whole `answer`; None when the answer is not whole yet."""
-        tongue = self.tongue
-        if self.step is Step.PUT:
-            if not tongue.is_put(answer):
-                return None
-            self.step = Step.TAKE
-            return tongue.take
-        if self.step is Step.TAKE:
-            if not tongue.is_taken(answer):
-                return None
-            self.step = Step.DELETE
-            return tongue.delete(answer)
-        if not tongue.is_deleted(answer):
-            return None
-        self.step = Step.PUT
-        return tongue.put
+    def take(self, opened: socket.socket) -> None:
+        """From now on speak over this socket."""
+        self.socket = opened
+        self.receive = opened.recv
+        self.send = opened.send
 
 
 class Load:
@@ -106,7 +101,8 @@ class Load:
                 on_readable(by_descriptor[descriptor])
 
     def _open(self, loop: Loop) -> None:
-        loop.socket = opened = socket.create_connection(self._address)
+        opened = socket.create_connection(self._address)
+        loop.take(opened)
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for greeting in loop.tongue.greetings:
             opened.sendall(greeting)
@@ -115,28 +111,24 @@ class Load:
         self._by_descriptor[opened.fileno()] = loop
         self._epoll.register(opened.fileno(), select.EPOLLIN)
         loop.sent = loop.lifecycle_started = self._now()
-        opened.send(loop.tongue.put)
+        opened.send(loop.put)
 
     def _on_readable(self, loop: Loop) -> None:
-        data = loop.socket.recv(ANSWER_BYTES_MAX)
+        data = loop.receive(ANSWER_BYTES_MAX)
         if not data:
-            raise ConnectionError(f"{self._address} closed a connection after {loop.answer!r}")
-        answer = loop.answer + data if loop.answer else data
-        request = loop.request_after(answer)
-        if request is None:
-            loop.answer = answer
-            return
-        loop.answer = b""
-        self._record(loop)
-        # A request is small and the one before it is answered, so the socket's buffer has room for it.
-        loop.socket.send(request)
+            raise ConnectionError(f"{self._address} closed a connection")
+        request = loop.go_on(data)
+        if request is not None:
+            self._record(loop, request)
+            # A request is small and the one before it is answered, so the socket's buffer has room for it.
+            loop.send(request)
 
-    def _record(self, loop: Loop) -> None:
+    def _record(self, loop: Loop, request: bytes) -> None:
         """The loop's request is answered, and the next is about to be sent."""
         now = self._now()
         self._samples.operation_latencies.append(now - loop.sent)
         loop.sent = now
-        if loop.step is Step.PUT:
+        if request is loop.put:
             self._samples.lifecycle_latencies.append(now - loop.lifecycle_started)
             loop.lifecycle_started = now
 
@@ -151,10 +143,11 @@ class ReconnectingLoad(Load):
 
     def _open(self, loop: Loop) -> None:
         loop.sent = loop.lifecycle_started = self._now()
-        self._send(loop, loop.tongue.put)
+        self._send(loop, loop.put)
 
     def _send(self, loop: Loop, request: bytes) -> None:
-        loop.socket = opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        loop.take(opened)
         # On loopback a connection is made within the call, so that sending at once works.
         opened.connect(self._address)
         opened.send(request)
@@ -163,16 +156,16 @@ class ReconnectingLoad(Load):
         self._epoll.register(opened.fileno(), select.EPOLLIN)
 
     def _on_readable(self, loop: Loop) -> None:
-        data = loop.socket.recv(ANSWER_BYTES_MAX)
+        data = loop.receive(ANSWER_BYTES_MAX)
         if data:
             loop.answer += data
             return
         del self._by_descriptor[loop.socket.fileno()]
         loop.socket.close()
-        request = loop.request_after(loop.answer)
+        answer, loop.answer = loop.answer, b""
+        request = loop.go_on(answer)
         assert request is not None, "an answer that ends with its connection is whole"
-        loop.answer = b""
-        self._record(loop)
+        self._record(loop, request)
         self._send(loop, request)
 
 

@@ -6,10 +6,10 @@ import socket
 import time
 from collections import deque
 
-from benchmarks.load import ANSWER_BYTES_MAX, STALL_SECONDS, Step
+from benchmarks.load import ANSWER_BYTES_MAX, STALL_SECONDS
 from benchmarks.measurement import Samples
 from benchmarks.processes import CpuMeter
-from benchmarks.tongues import JobCentre
+from benchmarks.tongues import JobCentre, Step
 
 REQUESTS_IN_FLIGHT = 300
 

@@ -17,11 +17,10 @@ from quintet_core.domain.job import LeaseTerms, NewJob
 from quintet_core.domain.queue import QueueSettings
 from quintet_core.storage import keys, library, packing, records
 
-from benchmarks.load import Step
 from benchmarks.measurement import Samples
 from benchmarks.processes import CpuMeter
 from benchmarks.resp import RespConnection
-from benchmarks.tongues import PAYLOAD_BYTES, UnexpectedAnswerError
+from benchmarks.tongues import PAYLOAD_BYTES, Step, UnexpectedAnswerError
 
 PARTITIONS = 16
 OPERATIONS_PER_CALL_MAX = 200

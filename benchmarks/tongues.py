@@ -7,9 +7,18 @@ which shares the machine with what it measures, spends its time in the kernel an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import Protocol
 
 PAYLOAD_BYTES = 50
+
+
+class Step(IntEnum):
+    """The request whose answer is awaited."""
+
+    PUT = 0
+    TAKE = 1
+    DELETE = 2
 
 
 class UnexpectedAnswerError(Exception):
@@ -45,7 +54,11 @@ class JobCentre:
         self.take = b'{"request":"get","queues":["%b"]}\n' % name
 
     def is_put(self, answer: bytes) -> bool:
-        return _is_ok_line(answer)
+        if not answer.endswith(b"\n"):
+            return False
+        if b'"status":"ok"' not in answer:
+            raise UnexpectedAnswerError(answer)
+        return True
 
     is_taken = is_put
     is_deleted = is_put
@@ -61,14 +74,6 @@ def job_centre_id(answer: bytes) -> bytes:
     while answer[end : end + 1].isdigit():
         end += 1
     return answer[start:end]
-
-
-def _is_ok_line(answer: bytes) -> bool:
-    if not answer.endswith(b"\n"):
-        return False
-    if b'"status":"ok"' not in answer:
-        raise UnexpectedAnswerError(answer)
-    return True
 
 
 class Beanstalk:
