@@ -49,6 +49,7 @@ def _numbers(_context: click.Context, _parameter: click.Parameter, value: str) -
     callback=_numbers,
     help="Pending jobs among which the cost of an operation is measured; empty for none.",
 )
+@click.option("--rounds", default=1, show_default=True, help="Measure this many times; the medians count.")
 @click.option("--only", multiple=True, help="Only scenarios whose name contains this; may be repeated.")
 @click.option("--without-quintet", is_flag=True, help="Only beanstalkd and bare Redis.")
 @click.option(
@@ -68,6 +69,7 @@ def main(
     queues: int,
     wide_queues: int,
     pending: tuple[int, ...],
+    rounds: int,
     only: tuple[str, ...],
     without_quintet: bool,
     directory: Path,
@@ -84,7 +86,7 @@ def main(
     if not shutil.which("beanstalkd"):
         progress.print("beanstalkd is not installed (Debian: apt-get install beanstalkd): measuring without it.")
     with _folder(directory) as folder:
-        plan = Plan(folder, warm_up, seconds, loops, queues, wide_queues, pending, only)
+        plan = Plan(folder, warm_up, seconds, loops, queues, wide_queues, pending, rounds, only)
         results = Results(announce=lambda what: progress.print(f"{what} ...", style="dim", highlight=False))
         disks = [fdatasync_latency(folder)]
         try:

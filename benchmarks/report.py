@@ -113,7 +113,7 @@ def show(plan: Plan, disks: Sequence[DiskLatency], results: Results) -> None:
             highlight=False,
             soft_wrap=True,
         )
-    console.print(_measurement_table(results.measurements))
+    console.print(_measurement_table(results.medians()))
     for jobs, job_bytes in results.pending_job_bytes.items():
         console.print(
             f"Redis memory per job beyond its payload, {jobs:,} pending: {job_bytes:.0f} bytes", highlight=False

@@ -40,6 +40,7 @@ class Plan:
     queues: int
     wide_queues: int
     pending_jobs: tuple[int, ...]
+    rounds: int = 1
     only: tuple[str, ...] = ()
 
     def wants(self, scenario: str) -> bool:
@@ -55,10 +56,16 @@ class Results:
     pending_job_bytes: dict[int, float] = field(default_factory=dict)
     """Redis memory for each pending job beyond its payload, by the number of jobs."""
 
+    def medians(self) -> list[Measurement]:
+        """Of the rounds of each scenario the one in the middle by throughput, in the order measured."""
+        rounds: dict[tuple[str, int, int], list[Measurement]] = {}
+        for m in self.measurements:
+            rounds.setdefault((m.scenario, m.loops, m.queues), []).append(m)
+        return [sorted(found, key=lambda m: m.operations_per_s)[len(found) // 2] for found in rounds.values()]
+
     def find(self, scenario: str, loops: int, queues: int) -> Measurement | None:
-        return next(
-            (m for m in self.measurements if (m.scenario, m.loops, m.queues) == (scenario, loops, queues)), None
-        )
+        """The median round of a scenario."""
+        return next((m for m in self.medians() if (m.scenario, m.loops, m.queues) == (scenario, loops, queues)), None)
 
 
 class Run:
@@ -72,13 +79,18 @@ class Run:
 
     def everything(self) -> None:
         """Side by side: for each number of loops every contender, so that they meet the same disk and neighbours."""
+        for _ in range(self._plan.rounds):
+            self._one_round()
+        if self._stack:
+            self._pending(self._stack)
+
+    def _one_round(self) -> None:
         for loops in self._plan.loops:
             self._contenders(loops, self._plan.queues)
         if self._plan.wide_queues != self._plan.queues:
             self._contenders(max(self._plan.loops), self._plan.wide_queues)
         if self._stack:
             self._pipelined(self._stack)
-            self._pending(self._stack)
 
     def _contenders(self, loops: int, queues: int) -> None:
         queues = min(loops, queues)
