@@ -174,7 +174,7 @@ CALLS: dict[str, Call] = {
     "lapse": Call("lapse", ()),
     "settle_due": Call("settle_due", (10,)),
     "sweep": Call("sweep", ()),
-    "letters": Call("letters", (10,)),
+    "letters": Call("letters", (0, 10)),
     "dead_letter": of_job("dead_letter", 1, "letters"),
     "describe_events": Call("describe_events", ("consumer",)),
     "read_events": Call("read_events", (0, 100)),

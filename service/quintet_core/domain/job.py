@@ -73,6 +73,15 @@ class Job:
     payload_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A dead job that is to move to the queue `to`. `token` of its last lease tells this death from any other."""
+
+    job: Job
+    token: int
+    to: str
+
+
 @dataclass(slots=True, eq=False)
 class LeaseTerms:
     """Terms of a dequeue. `session` and `owner` of 8 bytes each make an owner lease, else `lease_ms` counts (0: the

@@ -32,6 +32,8 @@ class DueTimers:
         self._due_at = [math.inf] * store.partitions
         self._timers: list[asyncio.TimerHandle | None] = [None] * store.partitions
         self._settling: dict[int, asyncio.Task[Refusal | None]] = {}
+        # Fell due while its partition was being settled, perhaps behind what was looked at.
+        self._missed: set[int] = set()
         self._closed = False
 
     def on_clock(self, partition: int, now_ms: int, due_at_ms: int | None) -> None:
@@ -55,10 +57,18 @@ class DueTimers:
     def _fire(self, partition: int) -> None:
         self._due_at[partition] = math.inf
         self._timers[partition] = None
-        if partition not in self._settling:
-            task = asyncio.ensure_future(self._settle(partition))
-            self._settling[partition] = task
-            task.add_done_callback(lambda _: self._settling.pop(partition, None))
+        if partition in self._settling:
+            self._missed.add(partition)
+            return
+        task = asyncio.ensure_future(self._settle(partition))
+        self._settling[partition] = task
+        task.add_done_callback(lambda _: self._settled(partition))
+
+    def _settled(self, partition: int) -> None:
+        del self._settling[partition]
+        if partition in self._missed and not self._closed:
+            self._missed.discard(partition)
+            self._fire(partition)
 
     async def _settle(self, partition: int) -> Refusal | None:
         return await until_done(lambda: self._store.settle_due(partition, QUEUES_PER_STEP), STEPS_MAX)

@@ -1,7 +1,7 @@
 """Dead letters: dead jobs of queues that name a dead-letter queue move there.
 
 The two queues may live in different partitions, so this is two atomic steps: put (with a deduplication key made of the
-job's id, so that a core that dies in between puts it only once), then remove.
+job's id and of the token of its last lease, so that a core that dies in between puts it only once), then remove.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from quintet_kit.logs import get_logger
 
 from quintet_core.domain.errors import Reason, Refusal
-from quintet_core.domain.job import Job, NewJob
+from quintet_core.domain.job import DeadLetter, NewJob
 from quintet_core.domain.limits import DAY_MS
 from quintet_core.domain.outcomes import Enqueued
 from quintet_core.maintenance.rounds import in_every_partition
@@ -37,20 +37,21 @@ class DeadLetters:
         return await in_every_partition(self._store.partitions, self._move_in)
 
     async def _move_in(self, partition: int) -> Refusal | None:
+        # Letters that are refused (their queue is full, say) stay, and must not hold up those behind them.
+        refused: list[Refusal] = []
         for _ in range(STEPS_MAX):
-            found = await self._store.letters(partition, JOBS_PER_STEP)
+            found = await self._store.letters(partition, len(refused), JOBS_PER_STEP)
             if isinstance(found, Refusal):
                 return found
-            outcomes = [await self._move_one(job, settings.dead_letter_queue) for job, settings in found]
-            refused = [outcome for outcome in outcomes if outcome is not None]
-            if refused:
-                return refused[0]
-            if len(found) < JOBS_PER_STEP:
+            outcomes = [await self._move_one(letter) for letter in found]
+            refused += (outcome for outcome in outcomes if outcome is not None)
+            if not found:
                 break
-        return None
+        return refused[0] if refused else None
 
-    async def _move_one(self, job: Job, to: str) -> Refusal | None:
-        put = await self._put(job, to)
+    async def _move_one(self, letter: DeadLetter) -> Refusal | None:
+        job, to = letter.job, letter.to
+        put = await self._put(letter)
         if isinstance(put, Refusal):
             get_logger().warning("dead_letter_refused", job=job.id, reason=put.reason.name)
             return put
@@ -62,23 +63,24 @@ class DeadLetters:
             self._on_moved()
         return None
 
-    async def _put(self, job: Job, to: str) -> Enqueued | Refusal:
+    async def _put(self, letter: DeadLetter) -> Enqueued | Refusal:
         future: asyncio.Future[Enqueued | Refusal] = asyncio.get_running_loop().create_future()
 
         def done(outcome: Enqueued | Refusal) -> None:
             if not future.done():
                 future.set_result(outcome)
 
-        self._store.enqueue(job.namespace, to, [_letter(job)], True, done)
+        self._store.enqueue(letter.job.namespace, letter.to, [_copy(letter)], True, done)
         return await future
 
 
-def _letter(job: Job) -> NewJob:
+def _copy(letter: DeadLetter) -> NewJob:
+    job = letter.job
     return NewJob(
         job.payload,
         job.content_type,
         job.rank,
-        deduplication_key=f"dead-letter:{job.id}",
+        deduplication_key=f"dead-letter:{job.id}:{letter.token}",
         deduplication_window_ms=DAY_MS,
         attributes={**job.attributes, SOURCE: job.queue, REASON: job.failure_reason},
     )

@@ -177,6 +177,11 @@ def unpack_leased(run: bytes, body: bytes, namespace: str, queue: str, job_id: i
 _BLANK_RUN = bytes(_RUN_BYTES)
 
 
+def token_of_run(run: bytes) -> int:
+    """The token of the lease that a job had last."""
+    return int(_RUN.unpack_from(run)[6])
+
+
 def unpack_shown(reply: list[bytes | int], partition: int, partitions: int) -> Job:
     """A job as the library's `show` tells it, in whatever state."""
     state, name, available_at, run, sequence, body = reply[:6]

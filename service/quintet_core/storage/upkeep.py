@@ -6,9 +6,8 @@ from collections.abc import Awaitable, Sequence
 
 from quintet_core.domain.errors import Refusal
 from quintet_core.domain.event import Event, PartitionLog
-from quintet_core.domain.job import Job
+from quintet_core.domain.job import DeadLetter, Job
 from quintet_core.domain.outcomes import Done
-from quintet_core.domain.queue import QueueSettings
 from quintet_core.storage import records
 from quintet_core.storage.asking import Asking
 from quintet_core.storage.keys import name_key
@@ -102,13 +101,17 @@ class Upkeep(Asking):
         """Remove some of what nobody can reach any more; whether there may be more."""
         return _more(await self.ask(partition, "sweep"))
 
-    async def letters(self, partition: int, limit: int) -> list[tuple[Job, QueueSettings]] | Refusal:
-        """Dead jobs that are to move to their queue's dead-letter queue."""
-        answer = await self.ask(partition, "letters", limit)
+    async def letters(self, partition: int, skip: int, limit: int) -> list[DeadLetter] | Refusal:
+        """Dead jobs that are to move to their queue's dead-letter queue, behind the first `skip` of them."""
+        answer = await self.ask(partition, "letters", skip, limit)
         if isinstance(answer, Refusal):
             return answer
         return [
-            (records.unpack_shown(shown, partition, self.partitions), records.unpack_settings(shown[6]))
+            DeadLetter(
+                records.unpack_shown(shown, partition, self.partitions),
+                records.token_of_run(shown[3]),
+                records.unpack_settings(shown[6]).dead_letter_queue,
+            )
             for shown in answer
         ]
 

@@ -79,10 +79,11 @@ local function sweep(p)
   return (number or #fields == MAX_STEP) and 1 or 0
 end
 
--- letters(limit) -> for each dead job bound for another queue: sequence, its queue's name key, the queue's settings,
--- run, body
+-- letters(skip, limit) -> for each dead job bound for another queue, behind the first `skip`: what show tells, then the
+-- settings of its queue
 local function letters(p, a, i)
-  local members = zread(p, 'ZRANGE', 'letters', 0, tonumber(a[i]) - 1)
+  local skip, limit = tonumber(a[i]), tonumber(a[i + 1])
+  local members = zread(p, 'ZRANGE', 'letters', skip, skip + limit - 1)
   local reply, stale, bytes = {}, {}, 0
   for k = 1, #members do
     local job = load_job(p, sequence_of(sub(members[k], 5)))

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from quintet_core.domain.errors import Refusal
-from quintet_core.domain.job import Job, JobState, LeaseTerms, NewJob, Placement
+from quintet_core.domain.job import DeadLetter, Job, JobState, LeaseTerms, NewJob, Placement
 from quintet_core.domain.outcomes import Dequeued
 from quintet_core.domain.queue import QueueSettings
 from quintet_core.maintenance.due import DueTimers
 from quintet_core.maintenance.events import EventTrim
-from quintet_core.maintenance.letters import REASON, SOURCE, DeadLetters
+from quintet_core.maintenance.letters import JOBS_PER_STEP, REASON, SOURCE, DeadLetters
 from quintet_core.maintenance.sessions import LapsedSessions
 from quintet_core.maintenance.sweep import IDLE_ROUNDS, Sweep
 from quintet_core.storage.redis_store import Scope
@@ -187,8 +187,9 @@ class TestDeadLetters:
     async def _die(self, queues: Queues, *payloads: bytes, **fields: Any) -> list[int]:
         await queues.create("q", attempts_max=1, dead_letter_queue="letters")
         ids = await queues.put("q", *payloads, **fields)
-        for job in await queues.take("q"):
-            await queues.give_back(job, "too bad")
+        while jobs := await queues.take("q"):
+            for job in jobs:
+                await queues.give_back(job, "too bad")
         return ids
 
     async def test_move_with_all_they_had_and_where_they_came_from(self, opened: OpenStore, queues: Queues) -> None:
@@ -206,7 +207,7 @@ class TestDeadLetters:
         await self._die(queues, b"1")
         letters = DeadLetters(opened.store, lambda: None)
         (found,) = await self._found(opened)
-        assert not isinstance(await letters._put(found, "letters"), Refusal)  # and there it died
+        assert not isinstance(await letters._put(found), Refusal)  # and there it died
         assert await letters.move() is None
         assert await queues.counts("letters") == (1, 0, 0, 0)
         assert await queues.counts("q") == (0, 0, 0, 0)
@@ -220,7 +221,16 @@ class TestDeadLetters:
         assert await queues.counts("q") == (0, 0, 0, 1)
         assert await queues.counts("letters") == (1, 0, 0, 0)
 
-    async def _found(self, opened: OpenStore) -> list[Job]:
-        answer = await opened.store.letters(opened.store.partition_of(SPACE, "q"), 10)
+    async def test_behind_one_that_cannot_be_put_are_moved(self, opened: OpenStore, queues: Queues) -> None:
+        await queues.create("letters", payload_bytes_max=3)
+        await self._die(queues, b"too long", *(b"%d" % number for number in range(2 * JOBS_PER_STEP)))
+        refused = await DeadLetters(opened.store, lambda: None).move()
+        assert refused is not None
+        assert refused.reason is Reason.PAYLOAD_TOO_LARGE
+        assert await queues.counts("q") == (0, 0, 0, 1)
+        assert await queues.counts("letters") == (2 * JOBS_PER_STEP, 0, 0, 0)
+
+    async def _found(self, opened: OpenStore) -> list[DeadLetter]:
+        answer = await opened.store.letters(opened.store.partition_of(SPACE, "q"), 0, 10)
         assert not isinstance(answer, Refusal)
-        return [job for job, _ in answer]
+        return answer
