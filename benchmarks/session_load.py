@@ -106,6 +106,8 @@ class SessionLoad:
 
     async def _run(self, warm_up_seconds: float, seconds: float, meter: CpuMeter) -> Samples:
         self._failed = asyncio.get_running_loop().create_future()
+        # What fails while the run is being ended by something else is no news.
+        self._failed.add_done_callback(lambda failed: failed.cancelled() or failed.exception())
         self._ended = asyncio.Event()
         async with await Session.connect(self._target, client="bench") as session:
             for name in self._names:
