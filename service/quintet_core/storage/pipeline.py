@@ -24,11 +24,11 @@ from quintet_core.storage.packing import CALL_HEAD_ARGUMENTS, call_head
 
 OnAnswer = Callable[[Reply], None]
 
-OPERATIONS_PER_CALL_MAX = 128
-# Pipelines on their way at once. A second and third leave only with many operations: then Redis works on one while the
-# answers of another are given out. Fewer would be waste: each call costs a write to disk.
-FLIGHTS_MAX = 3
-OVERLAPPING_MIN = 64
+OPERATIONS_PER_CALL_MAX = 256
+# Pipelines on their way at once. A second leaves only with many operations: then Redis works on one while the answers
+# of the other are given out. With few it would be waste: each call costs a write to disk.
+FLIGHTS_MAX = 2
+OVERLAPPING_MIN = 100
 BYTES_PER_CALL_MAX = 1 << 20
 OPERATIONS_PER_FLUSH_MAX = 2000
 BYTES_PER_FLUSH_MAX = 16 << 20
