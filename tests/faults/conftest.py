@@ -31,11 +31,16 @@ def stack(module_stack: Stack) -> Iterator[Stack]:
     for part in module_stack.parts:
         if not part.is_running:
             part.start()
+    until(lambda: _is_whole(module_stack), "all parts have found one another")
     before = len(module_stack.extra)
     yield module_stack
     for part in module_stack.extra[before:]:
         part.kill9()
     del module_stack.extra[before:]
+
+
+def _is_whole(stack: Stack) -> bool:
+    return all(part.readiness()[0] == 200 for part in (stack.core, stack.job_centre, stack.text_queue))
 
 
 @pytest.fixture

@@ -597,15 +597,16 @@ class Comparison(RuleBasedStateMachine):
         model = self.models[partition]
 
         def check(seen: Any) -> None:
-            assert {job.id for job, _ in seen} == model.letters()
+            assert {letter.job.id for letter in seen} == model.letters()
             if not move:
                 return
-            for job, known in seen:
-                assert known.dead_letter_queue == "letters"
-                answer = self.run(self.store.dead_letter(job, known.dead_letter_queue))
+            for letter in seen:
+                job = letter.job
+                assert letter.to == "letters"
+                answer = self.run(self.store.dead_letter(job, letter.to))
                 self.same(answer, model.dead_letter(job.id, job.queue, "letters"))
 
-        self.ask(lambda: self.store.letters(partition, 100), check)
+        self.ask(lambda: self.store.letters(partition, 0, 100), check)
 
     # --- what holds after every step
 

@@ -42,8 +42,8 @@ async def test_operations_are_grouped_by_partition_and_no_group_is_too_large(ver
     elsewhere = next(
         name for name in map(str, range(99)) if verbs.store.partition_of(NAMESPACE, name) != verbs.partition
     )
-    await asyncio.gather(*(verbs.put(queue="q" if number % 2 else elsewhere) for number in range(500)))
-    assert verbs.opened.recorder.batches == [(500, 4)]
+    await asyncio.gather(*(verbs.put(queue="q" if number % 2 else elsewhere) for number in range(1200)))
+    assert verbs.opened.recorder.batches == [(1200, 6)]
 
 
 async def test_large_payloads_make_smaller_groups(verbs: Verbs) -> None:
