@@ -30,7 +30,7 @@ from quintet_core.domain.job import Job, JobState, LeaseTerms, NewJob, Placement
 from quintet_core.domain.outcomes import Acknowledged, Deleted, Dequeued, Enqueued, Extended, JobPage, Released
 from quintet_core.domain.queue import PauseDirection, Queue, QueueCounts, QueueSettings
 from quintet_core.storage.keys import partition_tag
-from quintet_core.storage.pipeline import into
+from quintet_core.storage.link import into
 from quintet_core.storage.records import rank_bytes
 from quintet_core.storage.redis_store import Best, Scope, Worse
 

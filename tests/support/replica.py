@@ -14,8 +14,8 @@ from quintet_core.domain.outcomes import Dequeued
 from quintet_core.maintenance.due import DueTimers
 from quintet_core.storage.connection import RedisTerms
 from quintet_core.storage.fan_out import FanOut
-from quintet_core.storage.link import Address, Link, connect
-from quintet_core.storage.pipeline import Ordered, Pipeline, into
+from quintet_core.storage.link import Address, Link, connect, into
+from quintet_core.storage.pipeline import Ordered, Pipeline
 from quintet_core.storage.redis_store import RedisStore
 from quintet_core.storage.wakes import WakeSubscriber
 from quintet_core.waiting.dequeues import Dequeue, Dequeues, Handle

@@ -10,8 +10,8 @@ from typing import Any
 
 from quintet_core.domain.errors import Reason, Refusal, refusal
 from quintet_core.storage import keys
-from quintet_core.storage.link import Address, Link, connect
-from quintet_core.storage.pipeline import Pipeline, into
+from quintet_core.storage.link import Address, Link, connect, into
+from quintet_core.storage.pipeline import Pipeline
 from quintet_core.storage.redis_store import RedisStore
 
 from tests.support.redis_server import RedisConnection

@@ -25,11 +25,6 @@ def as_json_object(content_type: str, payload: bytes) -> bytes:
     return as_wrapped(payload)
 
 
-def as_json_value(content_type: str, payload: bytes) -> bytes:
-    """The payload as the JSON value it is, on one line; anything else wrapped into an object (see `as_wrapped`)."""
-    return on_one_line(payload) if payload and is_json(content_type) else as_wrapped(payload)
-
-
 def on_one_line(source: bytes) -> bytes:
     """JSON whose white space has no line ends. (Line ends inside strings are escapes already.)"""
     return source.translate(_LINE_ENDS_TO_SPACES) if b"\n" in source else source

@@ -16,6 +16,7 @@ from quintet_core.domain.job import DeadLetter, NewJob
 from quintet_core.domain.limits import DAY_MS
 from quintet_core.domain.outcomes import Enqueued
 from quintet_core.maintenance.rounds import in_every_partition
+from quintet_core.storage.link import into
 from quintet_core.storage.redis_store import RedisStore
 
 PERIOD_S = 1.0
@@ -65,12 +66,7 @@ class DeadLetters:
 
     async def _put(self, letter: DeadLetter) -> Enqueued | Refusal:
         future: asyncio.Future[Enqueued | Refusal] = asyncio.get_running_loop().create_future()
-
-        def done(outcome: Enqueued | Refusal) -> None:
-            if not future.done():
-                future.set_result(outcome)
-
-        self._store.enqueue(letter.job.namespace, letter.to, [_copy(letter)], True, done)
+        self._store.enqueue(letter.job.namespace, letter.to, [_copy(letter)], True, into(future))
         return await future
 
 

@@ -14,7 +14,7 @@ from quintet_core.domain.errors import Refusal
 from quintet_core.domain.job import JobState
 from quintet_core.domain.queue import Queue, QueueCounts
 from quintet_core.operations import bounds
-from quintet_core.storage.pipeline import into
+from quintet_core.storage.link import into
 from quintet_core.storage.redis_store import RedisStore, Scope
 
 PURGED_STATES = (JobState.READY, JobState.DELAYED, JobState.DEAD)

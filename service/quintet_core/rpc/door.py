@@ -13,6 +13,7 @@ from quintet_core.domain.errors import CallerError, Reason, Refusal, refusal
 from quintet_core.domain.outcomes import Done
 from quintet_core.rpc.access import current_access
 from quintet_core.rpc.status import abort
+from quintet_core.storage.link import into
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Observe = Callable[[str, object, float], None]
@@ -39,12 +40,7 @@ class Door:
 
         async def outcome() -> _O | Refusal:
             future: asyncio.Future[_O | Refusal] = asyncio.get_running_loop().create_future()
-
-            def done(answer: _O | Refusal) -> None:
-                if not future.done():
-                    future.set_result(answer)
-
-            start(done)
+            start(into(future))
             return await future
 
         return await self.wait(context, verb, namespace, outcome, message)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from quintet.v1 import queue_service_pb2 as pb
@@ -17,6 +16,7 @@ from quintet_core.operations.bulk import BulkOperations
 from quintet_core.operations.queues import QueueOperations
 from quintet_core.rpc import convert
 from quintet_core.rpc.door import Context, Door
+from quintet_core.storage.link import into
 from quintet_core.waiting.dequeues import Dequeue, Dequeues
 
 # Each method's name is the API's.
@@ -51,7 +51,7 @@ class QueueServicer(queue_service_pb2_grpc.QueueServiceServicer):
         async def outcome() -> Dequeued | Refusal:
             future: asyncio.Future[Dequeued | Refusal] = asyncio.get_running_loop().create_future()
             wanted = _dequeue_of(request, namespace)
-            handle = self._dequeues.dequeue(wanted, _setter(future))
+            handle = self._dequeues.dequeue(wanted, into(future))
             try:
                 return await asyncio.shield(future)
             except asyncio.CancelledError:
@@ -261,11 +261,3 @@ def _dequeue_of(request: pb.DequeueRequest, namespace: str) -> Dequeue:
     terms = LeaseTerms(request.lease_ms, worker=request.worker)
     queues = list(request.queues)
     return Dequeue(namespace, queues, terms, request.jobs_max or 1, request.wait_ms, request.allow_missing)
-
-
-def _setter(future: asyncio.Future[Dequeued | Refusal]) -> Callable[[Dequeued | Refusal], None]:
-    def done(outcome: Dequeued | Refusal) -> None:
-        if not future.done():
-            future.set_result(outcome)
-
-    return done

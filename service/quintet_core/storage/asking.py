@@ -10,9 +10,9 @@ from typing import NamedTuple, TypeVar
 
 from quintet_core.domain.errors import Reason, Refusal, refusal
 from quintet_core.storage.keys import name_key, partition_of
-from quintet_core.storage.link import Reply
+from quintet_core.storage.link import Reply, into
 from quintet_core.storage.packing import Argument, pack
-from quintet_core.storage.pipeline import Operation, Ordered, Pipeline, into
+from quintet_core.storage.pipeline import Operation, Ordered, Pipeline
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)

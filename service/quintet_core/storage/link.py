@@ -21,6 +21,16 @@ Reply = Any  # what Redis answers: bytes, int, None, a list of these, or hiredis
 CONNECT_TIMEOUT_S = 5.0
 
 
+def into(future: asyncio.Future[Any]) -> Callable[[Any], None]:
+    """A callback that resolves a future, unless whoever awaited it has gone."""
+
+    def settle(outcome: Any) -> None:
+        if not future.done():
+            future.set_result(outcome)
+
+    return settle
+
+
 class LinkLostError(ConnectionError):
     """The connection went away; what was sent and not answered is in doubt."""
 
@@ -127,12 +137,8 @@ class Link(asyncio.Protocol):
         """One command and its reply. Raises hiredis.ReplyError for an error reply, LinkLostError when the link goes."""
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
-        def on_reply(reply: Reply) -> None:
-            if not future.done():
-                future.set_result(reply)
-
         # The stub wants a tuple of one element.
-        self.send(hiredis.pack_command(parts), on_reply)  # type: ignore[arg-type]
+        self.send(hiredis.pack_command(parts), into(future))  # type: ignore[arg-type]
         reply = await future
         if isinstance(reply, Exception):
             raise reply

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Protocol
 
 import hiredis
 
@@ -37,16 +37,6 @@ QUEUED_BYTES_MAX = 256 << 20
 REPLY_HEAD = 4
 
 _log = logging.getLogger(__name__)
-
-
-def into(future: asyncio.Future[Any]) -> OnAnswer:
-    """A callback that resolves a future, unless whoever awaited it has gone."""
-
-    def on_answer(answer: Reply) -> None:
-        if not future.done():
-            future.set_result(answer)
-
-    return on_answer
 
 
 class Ordered:

@@ -31,11 +31,6 @@ def rank_bytes(rank: int) -> bytes:
     return _RANK.pack(rank + _BIAS)
 
 
-def rank_of(raw: bytes) -> int:
-    """The int64 behind 8 order-preserving bytes."""
-    return int(_RANK.unpack(raw)[0]) - _BIAS
-
-
 def pack_options(job: NewJob, window_ms: int) -> bytes:
     """The numbers of a new job, as enqueue reads them."""
     return _OPTIONS.pack(

@@ -26,7 +26,7 @@ from quintet_core.domain.outcomes import (
 from quintet_core.domain.queue import Queue, QueueCounts, QueueSettings
 from quintet_core.storage import records
 from quintet_core.storage.asking import home, parsed
-from quintet_core.storage.keys import name_key, namespace_scope, partition_of
+from quintet_core.storage.keys import name_key, namespace_scope
 from quintet_core.storage.link import Reply
 from quintet_core.storage.packing import (
     Argument,
@@ -137,7 +137,7 @@ class RedisStore(Upkeep):
             packed = pack_dequeue_one(key, _pack_terms(jobs_max, terms, allow_missing, await_jobs))
         else:
             names = [name_key(namespace, queue) for queue in queues]
-            partition = partition_of(names[0], partitions)
+            partition = self.partition_of(namespace, queues[0])
             packed_terms = records.pack_terms(jobs_max, terms, allow_missing, await_jobs, bound)
             packed = pack("dequeue", [len(names), *names, packed_terms])
 
@@ -181,7 +181,7 @@ class RedisStore(Upkeep):
 
         flags = (b"1" if allow_missing else b"0", b"1" if await_jobs else b"0")
         arguments: list[Argument] = [len(names), *names, *flags]
-        partition = partition_of(names[0], self.partitions)
+        partition = self.partition_of(namespace, queues[0])
         self.submit(partition, "best", arguments, on_answer, order)
 
     # --- leases
@@ -278,8 +278,7 @@ class RedisStore(Upkeep):
         done: Done[_T],
         order: Ordered | None,
     ) -> None:
-        key = name_key(namespace, queue)
-        partition = partition_of(key, self.partitions)
+        key, partition = home(namespace, queue, self.partitions)
 
         def on_answer(answer: Reply) -> None:
             done(parsed(lambda raw: parse(raw, partition), answer))
@@ -352,7 +351,8 @@ class RedisStore(Upkeep):
 
     async def purge_step(self, namespace: str, queue: str, state: JobState) -> int | Refusal:
         """Delete some jobs of a state; how many."""
-        answer = await self.ask(self.partition_of(namespace, queue), "purge", name_key(namespace, queue), int(state))
+        key, partition = home(namespace, queue, self.partitions)
+        answer = await self.ask(partition, "purge", key, int(state))
         return answer if isinstance(answer, Refusal) else int(answer)
 
     async def redrive_step(
@@ -367,10 +367,11 @@ class RedisStore(Upkeep):
     ) -> tuple[int, tuple[bytes, bytes] | None] | Refusal:
         """Make some jobs of a state ready: how many, and the cursor behind what was looked at."""
         score, place = cursor or (b"", b"")
+        key, partition = home(namespace, queue, self.partitions)
         answer = await self.ask(
-            self.partition_of(namespace, queue),
+            partition,
             "redrive",
-            name_key(namespace, queue),
+            key,
             int(state),
             reason_contains,
             jobs_max,

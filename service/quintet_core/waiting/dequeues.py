@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 
 from quintet_core.domain.errors import Reason, Refusal, broken, exceeded, refusal
@@ -70,7 +70,6 @@ class Handle:
     ending: Refusal | Dequeued | None = None
     timer: asyncio.TimerHandle | None = None
     claims: int = 0
-    heads: list[tuple[int, Best]] = field(default_factory=list)
 
     def cancel(self, why: Reason = Reason.CANCELLED) -> None:
         """Stop waiting: `done` gets a refusal, or the jobs when some are being taken right now."""

@@ -12,9 +12,9 @@ from quintet_core.domain.errors import Refusal, refusal
 from quintet_core.domain.job import NewJob
 from quintet_core.domain.outcomes import Acknowledged, Enqueued
 from quintet_core.storage import pipeline as pipeline_module
-from quintet_core.storage.link import Address, connect
+from quintet_core.storage.link import Address, connect, into
 from quintet_core.storage.packing import pack
-from quintet_core.storage.pipeline import Operation, Ordered, Pipeline, into
+from quintet_core.storage.pipeline import Operation, Ordered, Pipeline
 from quintet_core.storage.redis_store import RedisStore
 
 from tests.support.redis_server import PARTITIONS, RedisConnection, RedisServer, prepare
