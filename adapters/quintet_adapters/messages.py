@@ -113,6 +113,7 @@ REASON_TEXTS: Final[dict[int, str]] = {
     reason_pb2.REASON_TABLE_EXISTS: "table exists",
     reason_pb2.REASON_ROW_NOT_FOUND: "no such row",
     reason_pb2.REASON_VERSION_MISMATCH: "version mismatch",
+    reason_pb2.REASON_TABLE_FULL: "table full",
     reason_pb2.REASON_UNAVAILABLE: "unavailable, try again",
     reason_pb2.REASON_MEMORY_FULL: "no memory left, try again",
     reason_pb2.REASON_DRAINING: "shutting down, try again",

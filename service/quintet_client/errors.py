@@ -199,6 +199,12 @@ class VersionMismatchError(QuintetError):
     reason = "VERSION_MISMATCH"
 
 
+class TableFullError(PolicyError):
+    """The table holds as many rows as it may."""
+
+    reason = "TABLE_FULL"
+
+
 class UnavailableError(RetryableError):
     """The core cannot be reached, or whether the change has happened is unknown."""
 

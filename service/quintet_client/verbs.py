@@ -8,6 +8,7 @@ from collections.abc import Callable
 from google.protobuf.message import Message
 from quintet.v1.queue_service_pb2 import (
     AcknowledgeRequest,
+    AwaitJobsRequest,
     CountRequest,
     CreateQueueRequest,
     DeleteQueueRequest,
@@ -20,6 +21,16 @@ from quintet.v1.queue_service_pb2 import (
     ReleaseRequest,
 )
 from quintet.v1.session_service_pb2 import KeepLeases, SessionResult
+from quintet.v1.table_service_pb2 import (
+    CreateTableRequest,
+    DeleteRowRequest,
+    DeleteTableRequest,
+    GetRowRequest,
+    ListTablesRequest,
+    PutRowRequest,
+    ScanRowsRequest,
+    WriteRowsRequest,
+)
 
 OnResult = Callable[[SessionResult], None]
 """Called exactly once for each operation, from the event loop."""
@@ -75,6 +86,42 @@ class Verbs(ABC):
     def submit_list_queues(self, owner: int, request: ListQueuesRequest, on_result: OnResult) -> int:
         """`list_queues`."""
         return self._submit(owner, request, on_result, "list_queues")
+
+    def submit_await_jobs(self, owner: int, request: AwaitJobsRequest, on_result: OnResult) -> int:
+        """`await_jobs`; ended by `cancel_wait`."""
+        return self._submit(owner, request, on_result, "await_jobs")
+
+    def submit_create_table(self, owner: int, request: CreateTableRequest, on_result: OnResult) -> int:
+        """`create_table`."""
+        return self._submit(owner, request, on_result, "create_table")
+
+    def submit_delete_table(self, owner: int, request: DeleteTableRequest, on_result: OnResult) -> int:
+        """`delete_table`."""
+        return self._submit(owner, request, on_result, "delete_table")
+
+    def submit_list_tables(self, owner: int, request: ListTablesRequest, on_result: OnResult) -> int:
+        """`list_tables`."""
+        return self._submit(owner, request, on_result, "list_tables")
+
+    def submit_put_row(self, owner: int, request: PutRowRequest, on_result: OnResult) -> int:
+        """`put_row`."""
+        return self._submit(owner, request, on_result, "put_row")
+
+    def submit_get_row(self, owner: int, request: GetRowRequest, on_result: OnResult) -> int:
+        """`get_row`."""
+        return self._submit(owner, request, on_result, "get_row")
+
+    def submit_delete_row(self, owner: int, request: DeleteRowRequest, on_result: OnResult) -> int:
+        """`delete_row`."""
+        return self._submit(owner, request, on_result, "delete_row")
+
+    def submit_scan_rows(self, owner: int, request: ScanRowsRequest, on_result: OnResult) -> int:
+        """`scan_rows`."""
+        return self._submit(owner, request, on_result, "scan_rows")
+
+    def submit_write_rows(self, owner: int, request: WriteRowsRequest, on_result: OnResult) -> int:
+        """`write_rows`."""
+        return self._submit(owner, request, on_result, "write_rows")
 
     def submit_keep_leases(self, owner: int, request: KeepLeases, on_result: OnResult) -> int:
         """`keep_leases`: releases what the owner holds beyond `request.ids`.

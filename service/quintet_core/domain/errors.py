@@ -36,6 +36,7 @@ class Reason(enum.IntEnum):
     TABLE_EXISTS = 21
     ROW_NOT_FOUND = 22
     VERSION_MISMATCH = 23
+    TABLE_FULL = 24
     UNAVAILABLE = 40
     MEMORY_FULL = 41
     DRAINING = 42
@@ -83,6 +84,7 @@ SENTENCES: dict[Reason, str] = {
     Reason.TABLE_EXISTS: "the table exists",
     Reason.ROW_NOT_FOUND: "no such row",
     Reason.VERSION_MISMATCH: "the row has another version",
+    Reason.TABLE_FULL: "the table is full",
     Reason.UNAVAILABLE: "Redis does not answer; the change may or may not have happened",
     Reason.MEMORY_FULL: "Redis has no memory left for more",
     Reason.DRAINING: "the core is about to stop",

@@ -162,6 +162,59 @@ class DequeueResponse(_message.Message):
 Global___DequeueResponse: _TypeAlias = DequeueResponse  # noqa: Y015
 
 @_typing.final
+class AwaitJobsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    QUEUES_FIELD_NUMBER: _builtins.int
+    WAIT_MS_FIELD_NUMBER: _builtins.int
+    ALLOW_MISSING_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    wait_ms: _builtins.int
+    """Milliseconds. 0: answer at once. -1: until the call, session or owner ends."""
+    allow_missing: _builtins.bool
+    """As of a dequeue."""
+    @_builtins.property
+    def queues(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """1 to QUINTET_QUEUES_PER_DEQUEUE_MAX (1000)."""
+
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        queues: _abc.Iterable[_builtins.str] | None = ...,
+        wait_ms: _builtins.int = ...,
+        allow_missing: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_missing", b"allow_missing", "namespace", b"namespace", "queues", b"queues", "wait_ms", b"wait_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AwaitJobsRequest: _TypeAlias = AwaitJobsRequest  # noqa: Y015
+
+@_typing.final
+class AwaitJobsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    READY_FIELD_NUMBER: _builtins.int
+    ready: _builtins.bool
+    """One of the queues had a ready job just now."""
+    def __init__(
+        self,
+        *,
+        ready: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ready", b"ready"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AwaitJobsResponse: _TypeAlias = AwaitJobsResponse  # noqa: Y015
+
+@_typing.final
 class AcknowledgeRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -44,6 +44,11 @@ class QueueServiceStub:
                 request_serializer=quintet_dot_v1_dot_queue__service__pb2.DequeueRequest.SerializeToString,
                 response_deserializer=quintet_dot_v1_dot_queue__service__pb2.DequeueResponse.FromString,
                 _registered_method=True)
+        self.AwaitJobs = channel.unary_unary(
+                '/quintet.v1.QueueService/AwaitJobs',
+                request_serializer=quintet_dot_v1_dot_queue__service__pb2.AwaitJobsRequest.SerializeToString,
+                response_deserializer=quintet_dot_v1_dot_queue__service__pb2.AwaitJobsResponse.FromString,
+                _registered_method=True)
         self.Acknowledge = channel.unary_unary(
                 '/quintet.v1.QueueService/Acknowledge',
                 request_serializer=quintet_dot_v1_dot_queue__service__pb2.AcknowledgeRequest.SerializeToString,
@@ -143,6 +148,13 @@ class QueueServiceServicer:
 
     def Dequeue(self, request, context):
         """Leases the best ready jobs: lowest rank first, then insertion order, across all the queues named.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AwaitJobs(self, request, context):
+        """Waits until a queue has a ready job, and takes none. Nothing is promised to who was told.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -270,6 +282,11 @@ def add_QueueServiceServicer_to_server(servicer, server):
                     servicer.Dequeue,
                     request_deserializer=quintet_dot_v1_dot_queue__service__pb2.DequeueRequest.FromString,
                     response_serializer=quintet_dot_v1_dot_queue__service__pb2.DequeueResponse.SerializeToString,
+            ),
+            'AwaitJobs': grpc.unary_unary_rpc_method_handler(
+                    servicer.AwaitJobs,
+                    request_deserializer=quintet_dot_v1_dot_queue__service__pb2.AwaitJobsRequest.FromString,
+                    response_serializer=quintet_dot_v1_dot_queue__service__pb2.AwaitJobsResponse.SerializeToString,
             ),
             'Acknowledge': grpc.unary_unary_rpc_method_handler(
                     servicer.Acknowledge,
@@ -411,6 +428,33 @@ class QueueService:
             '/quintet.v1.QueueService/Dequeue',
             quintet_dot_v1_dot_queue__service__pb2.DequeueRequest.SerializeToString,
             quintet_dot_v1_dot_queue__service__pb2.DequeueResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AwaitJobs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quintet.v1.QueueService/AwaitJobs',
+            quintet_dot_v1_dot_queue__service__pb2.AwaitJobsRequest.SerializeToString,
+            quintet_dot_v1_dot_queue__service__pb2.AwaitJobsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -39,6 +39,8 @@ class QueueServiceStub:
     """Puts jobs into a queue, all or none of them."""
     Dequeue: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.DequeueRequest, _queue_service_pb2.DequeueResponse]
     """Leases the best ready jobs: lowest rank first, then insertion order, across all the queues named."""
+    AwaitJobs: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.AwaitJobsRequest, _queue_service_pb2.AwaitJobsResponse]
+    """Waits until a queue has a ready job, and takes none. Nothing is promised to who was told."""
     Acknowledge: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.AcknowledgeRequest, _queue_service_pb2.AcknowledgeResponse]
     """Ends a leased job for good."""
     Release: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.ReleaseRequest, _queue_service_pb2.ReleaseResponse]
@@ -72,6 +74,8 @@ class QueueServiceAsyncStub(QueueServiceStub):
     """Puts jobs into a queue, all or none of them."""
     Dequeue: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.DequeueRequest, _queue_service_pb2.DequeueResponse]  # type: ignore[assignment]
     """Leases the best ready jobs: lowest rank first, then insertion order, across all the queues named."""
+    AwaitJobs: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.AwaitJobsRequest, _queue_service_pb2.AwaitJobsResponse]  # type: ignore[assignment]
+    """Waits until a queue has a ready job, and takes none. Nothing is promised to who was told."""
     Acknowledge: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.AcknowledgeRequest, _queue_service_pb2.AcknowledgeResponse]  # type: ignore[assignment]
     """Ends a leased job for good."""
     Release: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.ReleaseRequest, _queue_service_pb2.ReleaseResponse]  # type: ignore[assignment]
@@ -114,6 +118,14 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_queue_service_pb2.DequeueResponse, _abc.Awaitable[_queue_service_pb2.DequeueResponse]]:
         """Leases the best ready jobs: lowest rank first, then insertion order, across all the queues named."""
+
+    @_abc_1.abstractmethod
+    def AwaitJobs(
+        self,
+        request: _queue_service_pb2.AwaitJobsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_queue_service_pb2.AwaitJobsResponse, _abc.Awaitable[_queue_service_pb2.AwaitJobsResponse]]:
+        """Waits until a queue has a ready job, and takes none. Nothing is promised to who was told."""
 
     @_abc_1.abstractmethod
     def Acknowledge(

@@ -59,6 +59,7 @@ class _ReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Reason.ValueTy
     REASON_TABLE_EXISTS: _Reason.ValueType  # 21
     REASON_ROW_NOT_FOUND: _Reason.ValueType  # 22
     REASON_VERSION_MISMATCH: _Reason.ValueType  # 23
+    REASON_TABLE_FULL: _Reason.ValueType  # 24
     REASON_UNAVAILABLE: _Reason.ValueType  # 40
     """The world's faults: the same request may succeed later.
     Redis cannot be reached, is loading, or the outcome of the operation is in doubt.
@@ -110,6 +111,7 @@ REASON_TABLE_NOT_FOUND: Reason.ValueType  # 20
 REASON_TABLE_EXISTS: Reason.ValueType  # 21
 REASON_ROW_NOT_FOUND: Reason.ValueType  # 22
 REASON_VERSION_MISMATCH: Reason.ValueType  # 23
+REASON_TABLE_FULL: Reason.ValueType  # 24
 REASON_UNAVAILABLE: Reason.ValueType  # 40
 """The world's faults: the same request may succeed later.
 Redis cannot be reached, is loading, or the outcome of the operation is in doubt.

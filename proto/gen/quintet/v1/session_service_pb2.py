@@ -24,9 +24,10 @@ _sym_db = _symbol_database.Default()
 
 from quintet.v1 import queue_service_pb2 as quintet_dot_v1_dot_queue__service__pb2
 from quintet.v1 import reason_pb2 as quintet_dot_v1_dot_reason__pb2
+from quintet.v1 import table_service_pb2 as quintet_dot_v1_dot_table__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n quintet/v1/session_service.proto\x12\nquintet.v1\x1a\x1equintet/v1/queue_service.proto\x1a\x17quintet/v1/reason.proto\"i\n\x0eSessionRequest\x12%\n\x04open\x18\x01 \x01(\x0b\x32\x17.quintet.v1.SessionOpen\x12\x30\n\noperations\x18\x02 \x03(\x0b\x32\x1c.quintet.v1.SessionOperation\"_\n\x0bSessionOpen\x12\x0e\n\x06\x63lient\x18\x01 \x01(\t\x12\x11\n\tresumable\x18\x02 \x01(\x08\x12\x16\n\x0eresume_session\x18\x03 \x01(\x04\x12\x15\n\rresume_secret\x18\x04 \x01(\x0c\"\xf1\x06\n\x10SessionOperation\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\r\n\x05owner\x18\x02 \x01(\x04\x12-\n\x07\x65nqueue\x18\x03 \x01(\x0b\x32\x1a.quintet.v1.EnqueueRequestH\x00\x12-\n\x07\x64\x65queue\x18\x04 \x01(\x0b\x32\x1a.quintet.v1.DequeueRequestH\x00\x12\x35\n\x0b\x61\x63knowledge\x18\x05 \x01(\x0b\x32\x1e.quintet.v1.AcknowledgeRequestH\x00\x12-\n\x07release\x18\x06 \x01(\x0b\x32\x1a.quintet.v1.ReleaseRequestH\x00\x12+\n\x06\x65xtend\x18\x07 \x01(\x0b\x32\x19.quintet.v1.ExtendRequestH\x00\x12+\n\x06\x64\x65lete\x18\x08 \x01(\x0b\x32\x19.quintet.v1.DeleteRequestH\x00\x12\'\n\x04peek\x18\t \x01(\x0b\x32\x17.quintet.v1.PeekRequestH\x00\x12,\n\x07get_job\x18\n \x01(\x0b\x32\x19.quintet.v1.GetJobRequestH\x00\x12)\n\x05\x63ount\x18\x0b \x01(\x0b\x32\x18.quintet.v1.CountRequestH\x00\x12\x36\n\x0c\x63reate_queue\x18\x0c \x01(\x0b\x32\x1e.quintet.v1.CreateQueueRequestH\x00\x12\x36\n\x0c\x64\x65lete_queue\x18\r \x01(\x0b\x32\x1e.quintet.v1.DeleteQueueRequestH\x00\x12\x30\n\tget_queue\x18\x0e \x01(\x0b\x32\x1b.quintet.v1.GetQueueRequestH\x00\x12\x34\n\x0blist_queues\x18\x0f \x01(\x0b\x32\x1d.quintet.v1.ListQueuesRequestH\x00\x12-\n\x0b\x63\x61ncel_wait\x18\x1e \x01(\x0b\x32\x16.quintet.v1.CancelWaitH\x00\x12-\n\x0b\x63lose_owner\x18\x1f \x01(\x0b\x32\x16.quintet.v1.CloseOwnerH\x00\x12*\n\theartbeat\x18  \x01(\x0b\x32\x15.quintet.v1.HeartbeatH\x00\x12-\n\x0bkeep_leases\x18! \x01(\x0b\x32\x16.quintet.v1.KeepLeasesH\x00\x42\x0b\n\toperation\"\x1e\n\nCancelWait\x12\x10\n\x08sequence\x18\x01 \x01(\x04\"\x14\n\x12\x43\x61ncelWaitResponse\"\x0c\n\nCloseOwner\"&\n\x12\x43loseOwnerResponse\x12\x10\n\x08released\x18\x01 \x01(\x03\"\x19\n\nKeepLeases\x12\x0b\n\x03ids\x18\x01 \x03(\x03\"&\n\x12KeepLeasesResponse\x12\x10\n\x08released\x18\x01 \x01(\x03\"\x0b\n\tHeartbeat\"\x13\n\x11HeartbeatResponse\"\x95\x01\n\x0fSessionResponse\x12)\n\x06opened\x18\x01 \x01(\x0b\x32\x19.quintet.v1.SessionOpened\x12*\n\x07results\x18\x02 \x03(\x0b\x32\x19.quintet.v1.SessionResult\x12+\n\x07\x63losing\x18\x03 \x01(\x0b\x32\x1a.quintet.v1.SessionClosing\"p\n\rSessionOpened\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x0e\n\x06secret\x18\x02 \x01(\x0c\x12\x16\n\x0esession_ttl_ms\x18\x03 \x01(\x03\x12\x15\n\rin_flight_max\x18\x04 \x01(\r\x12\x0f\n\x07resumed\x18\x05 \x01(\x08\"E\n\x0eSessionClosing\x12\"\n\x06reason\x18\x01 \x01(\x0e\x32\x12.quintet.v1.Reason\x12\x0f\n\x07message\x18\x02 \x01(\t\"\xb1\x07\n\rSessionResult\x12\x10\n\x08sequence\x18\x01 \x01(\x06\x12&\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x13.quintet.v1.FailureH\x00\x12.\n\x07\x65nqueue\x18\x03 \x01(\x0b\x32\x1b.quintet.v1.EnqueueResponseH\x00\x12.\n\x07\x64\x65queue\x18\x04 \x01(\x0b\x32\x1b.quintet.v1.DequeueResponseH\x00\x12\x36\n\x0b\x61\x63knowledge\x18\x05 \x01(\x0b\x32\x1f.quintet.v1.AcknowledgeResponseH\x00\x12.\n\x07release\x18\x06 \x01(\x0b\x32\x1b.quintet.v1.ReleaseResponseH\x00\x12,\n\x06\x65xtend\x18\x07 \x01(\x0b\x32\x1a.quintet.v1.ExtendResponseH\x00\x12,\n\x06\x64\x65lete\x18\x08 \x01(\x0b\x32\x1a.quintet.v1.DeleteResponseH\x00\x12(\n\x04peek\x18\t \x01(\x0b\x32\x18.quintet.v1.PeekResponseH\x00\x12-\n\x07get_job\x18\n \x01(\x0b\x32\x1a.quintet.v1.GetJobResponseH\x00\x12*\n\x05\x63ount\x18\x0b \x01(\x0b\x32\x19.quintet.v1.CountResponseH\x00\x12\x37\n\x0c\x63reate_queue\x18\x0c \x01(\x0b\x32\x1f.quintet.v1.CreateQueueResponseH\x00\x12\x37\n\x0c\x64\x65lete_queue\x18\r \x01(\x0b\x32\x1f.quintet.v1.DeleteQueueResponseH\x00\x12\x31\n\tget_queue\x18\x0e \x01(\x0b\x32\x1c.quintet.v1.GetQueueResponseH\x00\x12\x35\n\x0blist_queues\x18\x0f \x01(\x0b\x32\x1e.quintet.v1.ListQueuesResponseH\x00\x12\x35\n\x0b\x63\x61ncel_wait\x18\x1e \x01(\x0b\x32\x1e.quintet.v1.CancelWaitResponseH\x00\x12\x35\n\x0b\x63lose_owner\x18\x1f \x01(\x0b\x32\x1e.quintet.v1.CloseOwnerResponseH\x00\x12\x32\n\theartbeat\x18  \x01(\x0b\x32\x1d.quintet.v1.HeartbeatResponseH\x00\x12\x35\n\x0bkeep_leases\x18! \x01(\x0b\x32\x1e.quintet.v1.KeepLeasesResponseH\x00\x42\x08\n\x06result\"\xa4\x01\n\x07\x46\x61ilure\x12\"\n\x06reason\x18\x01 \x01(\x0e\x32\x12.quintet.v1.Reason\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x33\n\x08metadata\x18\x03 \x03(\x0b\x32!.quintet.v1.Failure.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x32X\n\x0eSessionService\x12\x46\n\x07Session\x12\x1a.quintet.v1.SessionRequest\x1a\x1b.quintet.v1.SessionResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n quintet/v1/session_service.proto\x12\nquintet.v1\x1a\x1equintet/v1/queue_service.proto\x1a\x17quintet/v1/reason.proto\x1a\x1equintet/v1/table_service.proto\"i\n\x0eSessionRequest\x12%\n\x04open\x18\x01 \x01(\x0b\x32\x17.quintet.v1.SessionOpen\x12\x30\n\noperations\x18\x02 \x03(\x0b\x32\x1c.quintet.v1.SessionOperation\"_\n\x0bSessionOpen\x12\x0e\n\x06\x63lient\x18\x01 \x01(\t\x12\x11\n\tresumable\x18\x02 \x01(\x08\x12\x16\n\x0eresume_session\x18\x03 \x01(\x04\x12\x15\n\rresume_secret\x18\x04 \x01(\x0c\"\xc1\n\n\x10SessionOperation\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\r\n\x05owner\x18\x02 \x01(\x04\x12-\n\x07\x65nqueue\x18\x03 \x01(\x0b\x32\x1a.quintet.v1.EnqueueRequestH\x00\x12-\n\x07\x64\x65queue\x18\x04 \x01(\x0b\x32\x1a.quintet.v1.DequeueRequestH\x00\x12\x35\n\x0b\x61\x63knowledge\x18\x05 \x01(\x0b\x32\x1e.quintet.v1.AcknowledgeRequestH\x00\x12-\n\x07release\x18\x06 \x01(\x0b\x32\x1a.quintet.v1.ReleaseRequestH\x00\x12+\n\x06\x65xtend\x18\x07 \x01(\x0b\x32\x19.quintet.v1.ExtendRequestH\x00\x12+\n\x06\x64\x65lete\x18\x08 \x01(\x0b\x32\x19.quintet.v1.DeleteRequestH\x00\x12\'\n\x04peek\x18\t \x01(\x0b\x32\x17.quintet.v1.PeekRequestH\x00\x12,\n\x07get_job\x18\n \x01(\x0b\x32\x19.quintet.v1.GetJobRequestH\x00\x12)\n\x05\x63ount\x18\x0b \x01(\x0b\x32\x18.quintet.v1.CountRequestH\x00\x12\x36\n\x0c\x63reate_queue\x18\x0c \x01(\x0b\x32\x1e.quintet.v1.CreateQueueRequestH\x00\x12\x36\n\x0c\x64\x65lete_queue\x18\r \x01(\x0b\x32\x1e.quintet.v1.DeleteQueueRequestH\x00\x12\x30\n\tget_queue\x18\x0e \x01(\x0b\x32\x1b.quintet.v1.GetQueueRequestH\x00\x12\x34\n\x0blist_queues\x18\x0f \x01(\x0b\x32\x1d.quintet.v1.ListQueuesRequestH\x00\x12\x32\n\nawait_jobs\x18\x10 \x01(\x0b\x32\x1c.quintet.v1.AwaitJobsRequestH\x00\x12\x36\n\x0c\x63reate_table\x18\x14 \x01(\x0b\x32\x1e.quintet.v1.CreateTableRequestH\x00\x12\x36\n\x0c\x64\x65lete_table\x18\x15 \x01(\x0b\x32\x1e.quintet.v1.DeleteTableRequestH\x00\x12\x34\n\x0blist_tables\x18\x16 \x01(\x0b\x32\x1d.quintet.v1.ListTablesRequestH\x00\x12,\n\x07put_row\x18\x17 \x01(\x0b\x32\x19.quintet.v1.PutRowRequestH\x00\x12,\n\x07get_row\x18\x18 \x01(\x0b\x32\x19.quintet.v1.GetRowRequestH\x00\x12\x32\n\ndelete_row\x18\x19 \x01(\x0b\x32\x1c.quintet.v1.DeleteRowRequestH\x00\x12\x30\n\tscan_rows\x18\x1a \x01(\x0b\x32\x1b.quintet.v1.ScanRowsRequestH\x00\x12\x32\n\nwrite_rows\x18\x1b \x01(\x0b\x32\x1c.quintet.v1.WriteRowsRequestH\x00\x12-\n\x0b\x63\x61ncel_wait\x18\x1e \x01(\x0b\x32\x16.quintet.v1.CancelWaitH\x00\x12-\n\x0b\x63lose_owner\x18\x1f \x01(\x0b\x32\x16.quintet.v1.CloseOwnerH\x00\x12*\n\theartbeat\x18  \x01(\x0b\x32\x15.quintet.v1.HeartbeatH\x00\x12-\n\x0bkeep_leases\x18! \x01(\x0b\x32\x16.quintet.v1.KeepLeasesH\x00\x42\x0b\n\toperation\"\x1e\n\nCancelWait\x12\x10\n\x08sequence\x18\x01 \x01(\x04\"\x14\n\x12\x43\x61ncelWaitResponse\"\x0c\n\nCloseOwner\"&\n\x12\x43loseOwnerResponse\x12\x10\n\x08released\x18\x01 \x01(\x03\"\x19\n\nKeepLeases\x12\x0b\n\x03ids\x18\x01 \x03(\x03\"&\n\x12KeepLeasesResponse\x12\x10\n\x08released\x18\x01 \x01(\x03\"\x0b\n\tHeartbeat\"\x13\n\x11HeartbeatResponse\"\x95\x01\n\x0fSessionResponse\x12)\n\x06opened\x18\x01 \x01(\x0b\x32\x19.quintet.v1.SessionOpened\x12*\n\x07results\x18\x02 \x03(\x0b\x32\x19.quintet.v1.SessionResult\x12+\n\x07\x63losing\x18\x03 \x01(\x0b\x32\x1a.quintet.v1.SessionClosing\"p\n\rSessionOpened\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x0e\n\x06secret\x18\x02 \x01(\x0c\x12\x16\n\x0esession_ttl_ms\x18\x03 \x01(\x03\x12\x15\n\rin_flight_max\x18\x04 \x01(\r\x12\x0f\n\x07resumed\x18\x05 \x01(\x08\"E\n\x0eSessionClosing\x12\"\n\x06reason\x18\x01 \x01(\x0e\x32\x12.quintet.v1.Reason\x12\x0f\n\x07message\x18\x02 \x01(\t\"\x8a\x0b\n\rSessionResult\x12\x10\n\x08sequence\x18\x01 \x01(\x06\x12&\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x13.quintet.v1.FailureH\x00\x12.\n\x07\x65nqueue\x18\x03 \x01(\x0b\x32\x1b.quintet.v1.EnqueueResponseH\x00\x12.\n\x07\x64\x65queue\x18\x04 \x01(\x0b\x32\x1b.quintet.v1.DequeueResponseH\x00\x12\x36\n\x0b\x61\x63knowledge\x18\x05 \x01(\x0b\x32\x1f.quintet.v1.AcknowledgeResponseH\x00\x12.\n\x07release\x18\x06 \x01(\x0b\x32\x1b.quintet.v1.ReleaseResponseH\x00\x12,\n\x06\x65xtend\x18\x07 \x01(\x0b\x32\x1a.quintet.v1.ExtendResponseH\x00\x12,\n\x06\x64\x65lete\x18\x08 \x01(\x0b\x32\x1a.quintet.v1.DeleteResponseH\x00\x12(\n\x04peek\x18\t \x01(\x0b\x32\x18.quintet.v1.PeekResponseH\x00\x12-\n\x07get_job\x18\n \x01(\x0b\x32\x1a.quintet.v1.GetJobResponseH\x00\x12*\n\x05\x63ount\x18\x0b \x01(\x0b\x32\x19.quintet.v1.CountResponseH\x00\x12\x37\n\x0c\x63reate_queue\x18\x0c \x01(\x0b\x32\x1f.quintet.v1.CreateQueueResponseH\x00\x12\x37\n\x0c\x64\x65lete_queue\x18\r \x01(\x0b\x32\x1f.quintet.v1.DeleteQueueResponseH\x00\x12\x31\n\tget_queue\x18\x0e \x01(\x0b\x32\x1c.quintet.v1.GetQueueResponseH\x00\x12\x35\n\x0blist_queues\x18\x0f \x01(\x0b\x32\x1e.quintet.v1.ListQueuesResponseH\x00\x12\x33\n\nawait_jobs\x18\x10 \x01(\x0b\x32\x1d.quintet.v1.AwaitJobsResponseH\x00\x12\x37\n\x0c\x63reate_table\x18\x14 \x01(\x0b\x32\x1f.quintet.v1.CreateTableResponseH\x00\x12\x37\n\x0c\x64\x65lete_table\x18\x15 \x01(\x0b\x32\x1f.quintet.v1.DeleteTableResponseH\x00\x12\x35\n\x0blist_tables\x18\x16 \x01(\x0b\x32\x1e.quintet.v1.ListTablesResponseH\x00\x12-\n\x07put_row\x18\x17 \x01(\x0b\x32\x1a.quintet.v1.PutRowResponseH\x00\x12-\n\x07get_row\x18\x18 \x01(\x0b\x32\x1a.quintet.v1.GetRowResponseH\x00\x12\x33\n\ndelete_row\x18\x19 \x01(\x0b\x32\x1d.quintet.v1.DeleteRowResponseH\x00\x12\x31\n\tscan_rows\x18\x1a \x01(\x0b\x32\x1c.quintet.v1.ScanRowsResponseH\x00\x12\x33\n\nwrite_rows\x18\x1b \x01(\x0b\x32\x1d.quintet.v1.WriteRowsResponseH\x00\x12\x35\n\x0b\x63\x61ncel_wait\x18\x1e \x01(\x0b\x32\x1e.quintet.v1.CancelWaitResponseH\x00\x12\x35\n\x0b\x63lose_owner\x18\x1f \x01(\x0b\x32\x1e.quintet.v1.CloseOwnerResponseH\x00\x12\x32\n\theartbeat\x18  \x01(\x0b\x32\x1d.quintet.v1.HeartbeatResponseH\x00\x12\x35\n\x0bkeep_leases\x18! \x01(\x0b\x32\x1e.quintet.v1.KeepLeasesResponseH\x00\x42\x08\n\x06result\"\xa4\x01\n\x07\x46\x61ilure\x12\"\n\x06reason\x18\x01 \x01(\x0e\x32\x12.quintet.v1.Reason\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x33\n\x08metadata\x18\x03 \x03(\x0b\x32!.quintet.v1.Failure.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x32X\n\x0eSessionService\x12\x46\n\x07Session\x12\x1a.quintet.v1.SessionRequest\x1a\x1b.quintet.v1.SessionResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,40 +36,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_FAILURE_METADATAENTRY']._loaded_options = None
   _globals['_FAILURE_METADATAENTRY']._serialized_options = b'8\001'
-  _globals['_SESSIONREQUEST']._serialized_start=105
-  _globals['_SESSIONREQUEST']._serialized_end=210
-  _globals['_SESSIONOPEN']._serialized_start=212
-  _globals['_SESSIONOPEN']._serialized_end=307
-  _globals['_SESSIONOPERATION']._serialized_start=310
-  _globals['_SESSIONOPERATION']._serialized_end=1191
-  _globals['_CANCELWAIT']._serialized_start=1193
-  _globals['_CANCELWAIT']._serialized_end=1223
-  _globals['_CANCELWAITRESPONSE']._serialized_start=1225
-  _globals['_CANCELWAITRESPONSE']._serialized_end=1245
-  _globals['_CLOSEOWNER']._serialized_start=1247
-  _globals['_CLOSEOWNER']._serialized_end=1259
-  _globals['_CLOSEOWNERRESPONSE']._serialized_start=1261
-  _globals['_CLOSEOWNERRESPONSE']._serialized_end=1299
-  _globals['_KEEPLEASES']._serialized_start=1301
-  _globals['_KEEPLEASES']._serialized_end=1326
-  _globals['_KEEPLEASESRESPONSE']._serialized_start=1328
-  _globals['_KEEPLEASESRESPONSE']._serialized_end=1366
-  _globals['_HEARTBEAT']._serialized_start=1368
-  _globals['_HEARTBEAT']._serialized_end=1379
-  _globals['_HEARTBEATRESPONSE']._serialized_start=1381
-  _globals['_HEARTBEATRESPONSE']._serialized_end=1400
-  _globals['_SESSIONRESPONSE']._serialized_start=1403
-  _globals['_SESSIONRESPONSE']._serialized_end=1552
-  _globals['_SESSIONOPENED']._serialized_start=1554
-  _globals['_SESSIONOPENED']._serialized_end=1666
-  _globals['_SESSIONCLOSING']._serialized_start=1668
-  _globals['_SESSIONCLOSING']._serialized_end=1737
-  _globals['_SESSIONRESULT']._serialized_start=1740
-  _globals['_SESSIONRESULT']._serialized_end=2685
-  _globals['_FAILURE']._serialized_start=2688
-  _globals['_FAILURE']._serialized_end=2852
-  _globals['_FAILURE_METADATAENTRY']._serialized_start=2805
-  _globals['_FAILURE_METADATAENTRY']._serialized_end=2852
-  _globals['_SESSIONSERVICE']._serialized_start=2854
-  _globals['_SESSIONSERVICE']._serialized_end=2942
+  _globals['_SESSIONREQUEST']._serialized_start=137
+  _globals['_SESSIONREQUEST']._serialized_end=242
+  _globals['_SESSIONOPEN']._serialized_start=244
+  _globals['_SESSIONOPEN']._serialized_end=339
+  _globals['_SESSIONOPERATION']._serialized_start=342
+  _globals['_SESSIONOPERATION']._serialized_end=1687
+  _globals['_CANCELWAIT']._serialized_start=1689
+  _globals['_CANCELWAIT']._serialized_end=1719
+  _globals['_CANCELWAITRESPONSE']._serialized_start=1721
+  _globals['_CANCELWAITRESPONSE']._serialized_end=1741
+  _globals['_CLOSEOWNER']._serialized_start=1743
+  _globals['_CLOSEOWNER']._serialized_end=1755
+  _globals['_CLOSEOWNERRESPONSE']._serialized_start=1757
+  _globals['_CLOSEOWNERRESPONSE']._serialized_end=1795
+  _globals['_KEEPLEASES']._serialized_start=1797
+  _globals['_KEEPLEASES']._serialized_end=1822
+  _globals['_KEEPLEASESRESPONSE']._serialized_start=1824
+  _globals['_KEEPLEASESRESPONSE']._serialized_end=1862
+  _globals['_HEARTBEAT']._serialized_start=1864
+  _globals['_HEARTBEAT']._serialized_end=1875
+  _globals['_HEARTBEATRESPONSE']._serialized_start=1877
+  _globals['_HEARTBEATRESPONSE']._serialized_end=1896
+  _globals['_SESSIONRESPONSE']._serialized_start=1899
+  _globals['_SESSIONRESPONSE']._serialized_end=2048
+  _globals['_SESSIONOPENED']._serialized_start=2050
+  _globals['_SESSIONOPENED']._serialized_end=2162
+  _globals['_SESSIONCLOSING']._serialized_start=2164
+  _globals['_SESSIONCLOSING']._serialized_end=2233
+  _globals['_SESSIONRESULT']._serialized_start=2236
+  _globals['_SESSIONRESULT']._serialized_end=3654
+  _globals['_FAILURE']._serialized_start=3657
+  _globals['_FAILURE']._serialized_end=3821
+  _globals['_FAILURE_METADATAENTRY']._serialized_start=3774
+  _globals['_FAILURE_METADATAENTRY']._serialized_end=3821
+  _globals['_SESSIONSERVICE']._serialized_start=3823
+  _globals['_SESSIONSERVICE']._serialized_end=3911
 # @@protoc_insertion_point(module_scope)

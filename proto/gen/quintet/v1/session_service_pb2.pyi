@@ -14,6 +14,7 @@ from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from quintet.v1 import queue_service_pb2 as _queue_service_pb2
 from quintet.v1 import reason_pb2 as _reason_pb2
+from quintet.v1 import table_service_pb2 as _table_service_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -104,6 +105,15 @@ class SessionOperation(_message.Message):
     DELETE_QUEUE_FIELD_NUMBER: _builtins.int
     GET_QUEUE_FIELD_NUMBER: _builtins.int
     LIST_QUEUES_FIELD_NUMBER: _builtins.int
+    AWAIT_JOBS_FIELD_NUMBER: _builtins.int
+    CREATE_TABLE_FIELD_NUMBER: _builtins.int
+    DELETE_TABLE_FIELD_NUMBER: _builtins.int
+    LIST_TABLES_FIELD_NUMBER: _builtins.int
+    PUT_ROW_FIELD_NUMBER: _builtins.int
+    GET_ROW_FIELD_NUMBER: _builtins.int
+    DELETE_ROW_FIELD_NUMBER: _builtins.int
+    SCAN_ROWS_FIELD_NUMBER: _builtins.int
+    WRITE_ROWS_FIELD_NUMBER: _builtins.int
     CANCEL_WAIT_FIELD_NUMBER: _builtins.int
     CLOSE_OWNER_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
@@ -139,8 +149,26 @@ class SessionOperation(_message.Message):
     @_builtins.property
     def list_queues(self) -> _queue_service_pb2.ListQueuesRequest: ...
     @_builtins.property
+    def await_jobs(self) -> _queue_service_pb2.AwaitJobsRequest: ...
+    @_builtins.property
+    def create_table(self) -> _table_service_pb2.CreateTableRequest: ...
+    @_builtins.property
+    def delete_table(self) -> _table_service_pb2.DeleteTableRequest: ...
+    @_builtins.property
+    def list_tables(self) -> _table_service_pb2.ListTablesRequest: ...
+    @_builtins.property
+    def put_row(self) -> _table_service_pb2.PutRowRequest: ...
+    @_builtins.property
+    def get_row(self) -> _table_service_pb2.GetRowRequest: ...
+    @_builtins.property
+    def delete_row(self) -> _table_service_pb2.DeleteRowRequest: ...
+    @_builtins.property
+    def scan_rows(self) -> _table_service_pb2.ScanRowsRequest: ...
+    @_builtins.property
+    def write_rows(self) -> _table_service_pb2.WriteRowsRequest: ...
+    @_builtins.property
     def cancel_wait(self) -> Global___CancelWait:
-        """Ends a parked dequeue of the same owner, which then answers CANCELLED, unless it has taken a job already."""
+        """Ends a parked dequeue or await_jobs of the same owner, which then answers CANCELLED, unless it is over already."""
 
     @_builtins.property
     def close_owner(self) -> Global___CloseOwner:
@@ -174,16 +202,25 @@ class SessionOperation(_message.Message):
         delete_queue: _queue_service_pb2.DeleteQueueRequest | None = ...,
         get_queue: _queue_service_pb2.GetQueueRequest | None = ...,
         list_queues: _queue_service_pb2.ListQueuesRequest | None = ...,
+        await_jobs: _queue_service_pb2.AwaitJobsRequest | None = ...,
+        create_table: _table_service_pb2.CreateTableRequest | None = ...,
+        delete_table: _table_service_pb2.DeleteTableRequest | None = ...,
+        list_tables: _table_service_pb2.ListTablesRequest | None = ...,
+        put_row: _table_service_pb2.PutRowRequest | None = ...,
+        get_row: _table_service_pb2.GetRowRequest | None = ...,
+        delete_row: _table_service_pb2.DeleteRowRequest | None = ...,
+        scan_rows: _table_service_pb2.ScanRowsRequest | None = ...,
+        write_rows: _table_service_pb2.WriteRowsRequest | None = ...,
         cancel_wait: Global___CancelWait | None = ...,
         close_owner: Global___CloseOwner | None = ...,
         heartbeat: Global___Heartbeat | None = ...,
         keep_leases: Global___KeepLeases | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "cancel_wait", b"cancel_wait", "close_owner", b"close_owner", "count", b"count", "create_queue", b"create_queue", "delete", b"delete", "delete_queue", b"delete_queue", "dequeue", b"dequeue", "enqueue", b"enqueue", "extend", b"extend", "get_job", b"get_job", "get_queue", b"get_queue", "heartbeat", b"heartbeat", "keep_leases", b"keep_leases", "list_queues", b"list_queues", "operation", b"operation", "peek", b"peek", "release", b"release"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "await_jobs", b"await_jobs", "cancel_wait", b"cancel_wait", "close_owner", b"close_owner", "count", b"count", "create_queue", b"create_queue", "create_table", b"create_table", "delete", b"delete", "delete_queue", b"delete_queue", "delete_row", b"delete_row", "delete_table", b"delete_table", "dequeue", b"dequeue", "enqueue", b"enqueue", "extend", b"extend", "get_job", b"get_job", "get_queue", b"get_queue", "get_row", b"get_row", "heartbeat", b"heartbeat", "keep_leases", b"keep_leases", "list_queues", b"list_queues", "list_tables", b"list_tables", "operation", b"operation", "peek", b"peek", "put_row", b"put_row", "release", b"release", "scan_rows", b"scan_rows", "write_rows", b"write_rows"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "cancel_wait", b"cancel_wait", "close_owner", b"close_owner", "count", b"count", "create_queue", b"create_queue", "delete", b"delete", "delete_queue", b"delete_queue", "dequeue", b"dequeue", "enqueue", b"enqueue", "extend", b"extend", "get_job", b"get_job", "get_queue", b"get_queue", "heartbeat", b"heartbeat", "keep_leases", b"keep_leases", "list_queues", b"list_queues", "operation", b"operation", "owner", b"owner", "peek", b"peek", "release", b"release", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "await_jobs", b"await_jobs", "cancel_wait", b"cancel_wait", "close_owner", b"close_owner", "count", b"count", "create_queue", b"create_queue", "create_table", b"create_table", "delete", b"delete", "delete_queue", b"delete_queue", "delete_row", b"delete_row", "delete_table", b"delete_table", "dequeue", b"dequeue", "enqueue", b"enqueue", "extend", b"extend", "get_job", b"get_job", "get_queue", b"get_queue", "get_row", b"get_row", "heartbeat", b"heartbeat", "keep_leases", b"keep_leases", "list_queues", b"list_queues", "list_tables", b"list_tables", "operation", b"operation", "owner", b"owner", "peek", b"peek", "put_row", b"put_row", "release", b"release", "scan_rows", b"scan_rows", "sequence", b"sequence", "write_rows", b"write_rows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_operation: _TypeAlias = _typing.Literal["enqueue", "dequeue", "acknowledge", "release", "extend", "delete", "peek", "get_job", "count", "create_queue", "delete_queue", "get_queue", "list_queues", "cancel_wait", "close_owner", "heartbeat", "keep_leases"]  # noqa: Y015
+    _WhichOneofReturnType_operation: _TypeAlias = _typing.Literal["enqueue", "dequeue", "acknowledge", "release", "extend", "delete", "peek", "get_job", "count", "create_queue", "delete_queue", "get_queue", "list_queues", "await_jobs", "create_table", "delete_table", "list_tables", "put_row", "get_row", "delete_row", "scan_rows", "write_rows", "cancel_wait", "close_owner", "heartbeat", "keep_leases"]  # noqa: Y015
     _WhichOneofArgType_operation: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_operation) -> _WhichOneofReturnType_operation | None: ...
 
@@ -195,7 +232,7 @@ class CancelWait(_message.Message):
 
     SEQUENCE_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
-    """Of the dequeue."""
+    """Of the dequeue or await_jobs."""
     def __init__(
         self,
         *,
@@ -438,6 +475,15 @@ class SessionResult(_message.Message):
     DELETE_QUEUE_FIELD_NUMBER: _builtins.int
     GET_QUEUE_FIELD_NUMBER: _builtins.int
     LIST_QUEUES_FIELD_NUMBER: _builtins.int
+    AWAIT_JOBS_FIELD_NUMBER: _builtins.int
+    CREATE_TABLE_FIELD_NUMBER: _builtins.int
+    DELETE_TABLE_FIELD_NUMBER: _builtins.int
+    LIST_TABLES_FIELD_NUMBER: _builtins.int
+    PUT_ROW_FIELD_NUMBER: _builtins.int
+    GET_ROW_FIELD_NUMBER: _builtins.int
+    DELETE_ROW_FIELD_NUMBER: _builtins.int
+    SCAN_ROWS_FIELD_NUMBER: _builtins.int
+    WRITE_ROWS_FIELD_NUMBER: _builtins.int
     CANCEL_WAIT_FIELD_NUMBER: _builtins.int
     CLOSE_OWNER_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
@@ -472,6 +518,24 @@ class SessionResult(_message.Message):
     @_builtins.property
     def list_queues(self) -> _queue_service_pb2.ListQueuesResponse: ...
     @_builtins.property
+    def await_jobs(self) -> _queue_service_pb2.AwaitJobsResponse: ...
+    @_builtins.property
+    def create_table(self) -> _table_service_pb2.CreateTableResponse: ...
+    @_builtins.property
+    def delete_table(self) -> _table_service_pb2.DeleteTableResponse: ...
+    @_builtins.property
+    def list_tables(self) -> _table_service_pb2.ListTablesResponse: ...
+    @_builtins.property
+    def put_row(self) -> _table_service_pb2.PutRowResponse: ...
+    @_builtins.property
+    def get_row(self) -> _table_service_pb2.GetRowResponse: ...
+    @_builtins.property
+    def delete_row(self) -> _table_service_pb2.DeleteRowResponse: ...
+    @_builtins.property
+    def scan_rows(self) -> _table_service_pb2.ScanRowsResponse: ...
+    @_builtins.property
+    def write_rows(self) -> _table_service_pb2.WriteRowsResponse: ...
+    @_builtins.property
     def cancel_wait(self) -> Global___CancelWaitResponse: ...
     @_builtins.property
     def close_owner(self) -> Global___CloseOwnerResponse: ...
@@ -497,16 +561,25 @@ class SessionResult(_message.Message):
         delete_queue: _queue_service_pb2.DeleteQueueResponse | None = ...,
         get_queue: _queue_service_pb2.GetQueueResponse | None = ...,
         list_queues: _queue_service_pb2.ListQueuesResponse | None = ...,
+        await_jobs: _queue_service_pb2.AwaitJobsResponse | None = ...,
+        create_table: _table_service_pb2.CreateTableResponse | None = ...,
+        delete_table: _table_service_pb2.DeleteTableResponse | None = ...,
+        list_tables: _table_service_pb2.ListTablesResponse | None = ...,
+        put_row: _table_service_pb2.PutRowResponse | None = ...,
+        get_row: _table_service_pb2.GetRowResponse | None = ...,
+        delete_row: _table_service_pb2.DeleteRowResponse | None = ...,
+        scan_rows: _table_service_pb2.ScanRowsResponse | None = ...,
+        write_rows: _table_service_pb2.WriteRowsResponse | None = ...,
         cancel_wait: Global___CancelWaitResponse | None = ...,
         close_owner: Global___CloseOwnerResponse | None = ...,
         heartbeat: Global___HeartbeatResponse | None = ...,
         keep_leases: Global___KeepLeasesResponse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "cancel_wait", b"cancel_wait", "close_owner", b"close_owner", "count", b"count", "create_queue", b"create_queue", "delete", b"delete", "delete_queue", b"delete_queue", "dequeue", b"dequeue", "enqueue", b"enqueue", "extend", b"extend", "failure", b"failure", "get_job", b"get_job", "get_queue", b"get_queue", "heartbeat", b"heartbeat", "keep_leases", b"keep_leases", "list_queues", b"list_queues", "peek", b"peek", "release", b"release", "result", b"result"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "await_jobs", b"await_jobs", "cancel_wait", b"cancel_wait", "close_owner", b"close_owner", "count", b"count", "create_queue", b"create_queue", "create_table", b"create_table", "delete", b"delete", "delete_queue", b"delete_queue", "delete_row", b"delete_row", "delete_table", b"delete_table", "dequeue", b"dequeue", "enqueue", b"enqueue", "extend", b"extend", "failure", b"failure", "get_job", b"get_job", "get_queue", b"get_queue", "get_row", b"get_row", "heartbeat", b"heartbeat", "keep_leases", b"keep_leases", "list_queues", b"list_queues", "list_tables", b"list_tables", "peek", b"peek", "put_row", b"put_row", "release", b"release", "result", b"result", "scan_rows", b"scan_rows", "write_rows", b"write_rows"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "cancel_wait", b"cancel_wait", "close_owner", b"close_owner", "count", b"count", "create_queue", b"create_queue", "delete", b"delete", "delete_queue", b"delete_queue", "dequeue", b"dequeue", "enqueue", b"enqueue", "extend", b"extend", "failure", b"failure", "get_job", b"get_job", "get_queue", b"get_queue", "heartbeat", b"heartbeat", "keep_leases", b"keep_leases", "list_queues", b"list_queues", "peek", b"peek", "release", b"release", "result", b"result", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "await_jobs", b"await_jobs", "cancel_wait", b"cancel_wait", "close_owner", b"close_owner", "count", b"count", "create_queue", b"create_queue", "create_table", b"create_table", "delete", b"delete", "delete_queue", b"delete_queue", "delete_row", b"delete_row", "delete_table", b"delete_table", "dequeue", b"dequeue", "enqueue", b"enqueue", "extend", b"extend", "failure", b"failure", "get_job", b"get_job", "get_queue", b"get_queue", "get_row", b"get_row", "heartbeat", b"heartbeat", "keep_leases", b"keep_leases", "list_queues", b"list_queues", "list_tables", b"list_tables", "peek", b"peek", "put_row", b"put_row", "release", b"release", "result", b"result", "scan_rows", b"scan_rows", "sequence", b"sequence", "write_rows", b"write_rows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["failure", "enqueue", "dequeue", "acknowledge", "release", "extend", "delete", "peek", "get_job", "count", "create_queue", "delete_queue", "get_queue", "list_queues", "cancel_wait", "close_owner", "heartbeat", "keep_leases"]  # noqa: Y015
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["failure", "enqueue", "dequeue", "acknowledge", "release", "extend", "delete", "peek", "get_job", "count", "create_queue", "delete_queue", "get_queue", "list_queues", "await_jobs", "create_table", "delete_table", "list_tables", "put_row", "get_row", "delete_row", "scan_rows", "write_rows", "cancel_wait", "close_owner", "heartbeat", "keep_leases"]  # noqa: Y015
     _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 
