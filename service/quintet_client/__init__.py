@@ -52,6 +52,7 @@ from quintet_client.job import Job, JobState, Lease, NewJob, Placement
 from quintet_client.leased_job import LeasedJob
 from quintet_client.queue import PauseDirection, Queue, QueueCounts, QueueSettings, QueueStructure
 from quintet_client.session import Observer, Session
+from quintet_client.table import Row, RowDelete, RowPut, RowWrite, Table, TableSettings, TimeToLive, WrittenRow
 from quintet_client.verbs import OnResult
 from quintet_client.worker import Handler, Worker
 
@@ -103,18 +104,26 @@ __all__ = [
     "QuintetError",
     "RankOutOfRangeError",
     "RetryableError",
+    "Row",
+    "RowDelete",
     "RowNotFoundError",
+    "RowPut",
+    "RowWrite",
     "Session",
     "SessionLapsedError",
     "SessionNotFoundError",
     "StaleEpochError",
     "StaleLeaseError",
+    "Table",
     "TableExistsError",
     "TableFullError",
     "TableNotFoundError",
+    "TableSettings",
+    "TimeToLive",
     "TooManyInFlightError",
     "UnauthenticatedError",
     "UnavailableError",
     "VersionMismatchError",
     "Worker",
+    "WrittenRow",
 ]

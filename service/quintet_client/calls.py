@@ -13,6 +13,7 @@ from quintet.v1.admin_service_pb2_grpc import AdminServiceStub
 from quintet.v1.event_service_pb2_grpc import EventServiceStub
 from quintet.v1.queue_service_pb2_grpc import QueueServiceStub
 from quintet.v1.session_service_pb2 import SessionResult
+from quintet.v1.table_service_pb2_grpc import TableServiceStub
 
 from quintet_client.credentials import ANONYMOUS, Credentials, open_channel
 from quintet_client.errors import UnavailableError, error_of_failure, error_of_rpc
@@ -55,6 +56,7 @@ class Calls:
         self._channel: grpc.aio.Channel | None = None
         self._owner = 0
         self._queue_service: Any = None
+        self._table_service: Any = None
         self._event_service: Any = None
         self._admin_service: Any = None
 
@@ -66,6 +68,7 @@ class Calls:
         self._owner = self._session.new_owner()
         self._channel = open_channel(self.target, self._credentials)
         self._queue_service = QueueServiceStub(self._channel)
+        self._table_service = TableServiceStub(self._channel)
         self._event_service = EventServiceStub(self._channel)
         self._admin_service = AdminServiceStub(self._channel)
 

@@ -1,4 +1,4 @@
-"""The client: a core's queues and event log as coroutines.
+"""The client: a core's queues, tables and event log as coroutines.
 
 Connect, put a job, take it, acknowledge it:
 
@@ -69,10 +69,11 @@ from quintet_client.event_calls import EventCalls
 from quintet_client.job_calls import JobCalls
 from quintet_client.leased_job import LeasedJob
 from quintet_client.queue_calls import QueueCalls
+from quintet_client.table_calls import TableCalls
 from quintet_client.worker import GRACE_S, LEASE_MS, Handler, Worker, work
 
 
-class Client(JobCalls, QueueCalls, EventCalls):
+class Client(JobCalls, QueueCalls, TableCalls, EventCalls):
     """A client of the core at `target` ("unix:/run/quintet.sock" or "host:port"), for one namespace.
 
     Use it as an async context manager. It reconnects by itself: operations wait up to `patience_s` seconds for a core
