@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from typing import Final, Protocol
 
 from quintet_client.session import Session
 
 from quintet_adapters.metrics import AdapterMetrics
-from quintet_adapters.protocols.conversation import Conversation
 
 NO_OWNER: Final = 0
 
@@ -38,15 +36,12 @@ class Member(Protocol):
 
 
 class Adapter:
-    """One protocol's service: makes conversations and keeps track of connections."""
+    """One protocol's service: keeps track of connections."""
 
-    def __init__(
-        self, session: Session, metrics: AdapterMetrics, converse: Callable[[], Conversation], connections_max: int
-    ) -> None:
+    def __init__(self, session: Session, metrics: AdapterMetrics, connections_max: int) -> None:
         self.loop = asyncio.get_running_loop()
         self.session = session
         self.metrics = metrics
-        self.converse = converse
         self.connections_max = connections_max
         self.submits = {
             "enqueue": session.submit_enqueue,
@@ -55,6 +50,8 @@ class Adapter:
             "release": session.submit_release,
             "delete": session.submit_delete,
             "get_job": session.submit_get_job,
+            "create_queue": session.submit_create_queue,
+            "await_jobs": session.submit_await_jobs,
         }
         self._members: set[Member] = set()
         self._spare_owners: list[int] = []

@@ -11,7 +11,7 @@ from quintet.v1.session_service_pb2 import KeepLeases, SessionResult
 
 from quintet_adapters.adapter import NO_OWNER, Adapter
 from quintet_adapters.messages import Request, RequestMessage, is_in_doubt
-from quintet_adapters.protocols.conversation import End
+from quintet_adapters.protocols.conversation import Conversation, End
 
 
 class Wire(Protocol):
@@ -75,10 +75,10 @@ class Connection:
         "_wire",
     )
 
-    def __init__(self, adapter: Adapter, wire: Wire) -> None:
+    def __init__(self, adapter: Adapter, wire: Wire, conversation: Conversation) -> None:
         self._adapter = adapter
         self._wire = wire
-        self._conversation = adapter.converse()
+        self._conversation = conversation
         self._owner = NO_OWNER
         self._in_flight = 0
         self._leases_in_flight = 0

@@ -20,7 +20,7 @@ from __future__ import annotations
 import abc
 import enum
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import ClassVar
 
 from quintet.v1.session_service_pb2 import SessionResult
@@ -96,3 +96,7 @@ class Conversation(abc.ABC):
 
     def resume(self) -> None:  # noqa: B027
         """Go on after `hold`."""
+
+
+Converse = Callable[[], Conversation]
+"""Makes the conversation of a new connection."""

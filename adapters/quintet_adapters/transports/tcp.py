@@ -11,6 +11,7 @@ from typing import Final, cast
 
 from quintet_adapters.adapter import Adapter
 from quintet_adapters.connection import Connection
+from quintet_adapters.protocols.conversation import Converse
 
 _BACKLOG: Final = 4096
 _WRITE_BUFFER_BYTES: Final = 256 * 1024
@@ -35,8 +36,9 @@ class TcpLimits:
 class TcpWire(asyncio.Protocol):
     """One socket."""
 
-    def __init__(self, adapter: Adapter, limits: TcpLimits) -> None:
+    def __init__(self, adapter: Adapter, converse: Converse, limits: TcpLimits) -> None:
         self._adapter = adapter
+        self._converse = converse
         self._limits = limits
         self._connection: Connection | None = None
         self._ended = False
@@ -53,7 +55,7 @@ class TcpWire(asyncio.Protocol):
             self._transport.close()
             return
         self._transport.set_write_buffer_limits(_WRITE_BUFFER_BYTES)
-        self._connection = Connection(self._adapter, self)
+        self._connection = Connection(self._adapter, self, self._converse())
         self._adapter.join(self._connection)
 
     def data_received(self, data: bytes) -> None:
@@ -134,11 +136,23 @@ def _set_options(sock: socket.socket) -> None:
 
 
 async def listen(
-    adapter: Adapter, limits: TcpLimits, host: str, port: int, tls: ssl.SSLContext | None = None
+    adapter: Adapter,
+    converse: Converse,
+    limits: TcpLimits,
+    host: str,
+    port: int,
+    tls: ssl.SSLContext | None = None,
 ) -> asyncio.Server:
     """Serve clients on `host`:`port` (0: any free port). Raises OSError when the port is taken."""
-    server = await adapter.loop.create_server(
-        lambda: TcpWire(adapter, limits), host, port, ssl=tls, backlog=_BACKLOG, reuse_address=True
+    return await serve(lambda: TcpWire(adapter, converse, limits), host, port, tls)
+
+
+async def serve(
+    make_wire: Callable[[], asyncio.Protocol], host: str, port: int, tls: ssl.SSLContext | None
+) -> asyncio.Server:
+    """Listen with a wire for each connection. Raises OSError when the port is taken."""
+    server = await asyncio.get_running_loop().create_server(
+        make_wire, host, port, ssl=tls, backlog=_BACKLOG, reuse_address=True
     )
     for sock in server.sockets:
         _set_options(sock)

@@ -1,7 +1,7 @@
 """The parts that `quintet up` runs, as data: what each is called, what it listens on, how it is told."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,11 +43,20 @@ class Part:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class _Adapter:
+    """An adapter's place in the world: its metrics port is the core's plus `metrics_place`."""
+
+    name: str
+    metrics_place: int
+    doors: tuple[tuple[str, str, str, str], ...]
+    """Name of each listener, the variable that sets its port, the setting here that has it, and what it speaks."""
+
+
 _ADAPTERS = (
-    ("text-queue", "text_queue_port", "ADD, GET, ACK, IN"),
-    ("job-centre", "job_centre_port", "JSON, one object per line"),
+    _Adapter("text-queue", 1, (("text-queue", "QUINTET_PORT", "text_queue_port", "ADD, GET, ACK, IN"),)),
+    _Adapter("job-centre", 2, (("job-centre", "QUINTET_PORT", "job_centre_port", "JSON, one object per line"),)),
 )
-"""Name, port setting and tongue of each adapter; an adapter's metrics port is the core's plus its place here."""
 
 
 def parts(settings: UpSettings, redis_url: str, core_socket: Path) -> tuple[Part, tuple[Part, ...]]:
@@ -67,21 +76,23 @@ def parts(settings: UpSettings, redis_url: str, core_socket: Path) -> tuple[Part
     )
     return core, tuple(
         Part(
-            name=name,
+            name=adapter.name,
             module="quintet_adapters",
-            arguments=(name,),
-            listeners=(
-                Listener(name, "QUINTET_PORT", _port(settings, getattr(settings, setting)), speaks),
-                _metrics(settings, place),
-            ),
+            arguments=(adapter.name,),
+            listeners=(*_doors(settings, adapter), _metrics(settings, adapter.metrics_place)),
             environment={
                 "QUINTET_CORE_TARGET": f"unix:{core_socket}",
                 "QUINTET_HOST": settings.host,
                 "QUINTET_NAMESPACE": settings.namespace,
             },
         )
-        for place, (name, setting, speaks) in enumerate(_ADAPTERS, start=1)
+        for adapter in _ADAPTERS
     )
+
+
+def _doors(settings: UpSettings, adapter: _Adapter) -> Iterator[Listener]:
+    for name, variable, setting, speaks in adapter.doors:
+        yield Listener(name, variable, _port(settings, getattr(settings, setting)), speaks)
 
 
 def _metrics(settings: UpSettings, place: int) -> Listener:

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from quintet_kit.settings import LogFormat, LogLevel, Port, Settings
 
 PORT_MAX = 65535
+_METRICS_PORTS = 9
 
 
 class UpSettings(Settings):
@@ -31,7 +32,10 @@ class UpSettings(Settings):
 
     @model_validator(mode="after")
     def _ports_stay_ports(self) -> Self:
-        highest = max(self.core_port, self.text_queue_port, self.job_centre_port, self.metrics_port + 9)
+        ports = [
+            getattr(self, name) for name in type(self).model_fields if name.endswith("_port") and name != "any_port"
+        ]
+        highest = max(*ports, self.metrics_port + _METRICS_PORTS)
         if highest + self.port_offset > PORT_MAX:
             raise ValueError(f"QUINTET_PORT_OFFSET: value {self.port_offset}, must keep every port at most {PORT_MAX}")
         return self

@@ -108,8 +108,9 @@ async def serve(
 ) -> AsyncIterator[Served]:
     session = await Session.connect(core.target)
     metrics = AdapterMetrics(CollectorRegistry(), commands)
-    adapter = Adapter(session, metrics, lambda: converse(metrics), CONNECTIONS_MAX)
-    server = await tcp.listen(adapter, tcp.TcpLimits(linger_ms=200, close_ms=200), "127.0.0.1", 0)
+    adapter = Adapter(session, metrics, CONNECTIONS_MAX)
+    limits = tcp.TcpLimits(linger_ms=200, close_ms=200)
+    server = await tcp.listen(adapter, lambda: converse(metrics), limits, "127.0.0.1", 0)
     yield Served(core, adapter, server)
     server.close()
     await adapter.close()

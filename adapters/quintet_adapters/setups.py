@@ -1,0 +1,71 @@
+"""What each protocol needs of the process around it: settings, words for metrics, listeners."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from quintet_kit.settings import load_or_exit
+
+from quintet_adapters.adapter import Adapter
+from quintet_adapters.protocols.conversation import Converse
+from quintet_adapters.protocols.job_centre import JobCentre
+from quintet_adapters.protocols.job_centre_requests import JobCentreReader
+from quintet_adapters.protocols.text_queue import TextQueue
+from quintet_adapters.settings import AdapterSettings, JobCentreSettings, TextQueueSettings
+from quintet_adapters.transports import tcp
+from quintet_adapters.transports.listener import Listener, ServerListener
+
+Listen = Callable[[Adapter, ssl.SSLContext | None], Awaitable[Sequence[Listener]]]
+"""Opens every address of the adapter. Raises OSError when one cannot be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """One protocol's."""
+
+    name: str
+    settings: AdapterSettings
+    metrics_port: int
+    commands: Sequence[str]
+    listen: Listen
+
+
+def _text_queue() -> Setup:
+    settings = load_or_exit(TextQueueSettings)
+    limits = settings.limits()
+
+    async def listen(adapter: Adapter, tls: ssl.SSLContext | None) -> Sequence[Listener]:
+        counts = adapter.metrics.requests
+        return [await _lines("text-queue", adapter, lambda: TextQueue(limits, counts), settings, settings.port, tls)]
+
+    return Setup("text-queue", settings, settings.metrics_port, TextQueue.commands, listen)
+
+
+def _job_centre() -> Setup:
+    settings = load_or_exit(JobCentreSettings)
+    reader = JobCentreReader(settings.limits())
+
+    async def listen(adapter: Adapter, tls: ssl.SSLContext | None) -> Sequence[Listener]:
+        counts = adapter.metrics.requests
+        return [await _lines("job-centre", adapter, lambda: JobCentre(reader, counts), settings, settings.port, tls)]
+
+    return Setup("job-centre", settings, settings.metrics_port, JobCentre.commands, listen)
+
+
+async def _lines(
+    name: str,
+    adapter: Adapter,
+    converse: Converse,
+    settings: AdapterSettings,
+    port: int,
+    tls: ssl.SSLContext | None,
+) -> Listener:
+    """A TCP port whose bytes the conversation reads as they are."""
+    return ServerListener(name, await tcp.listen(adapter, converse, settings.tcp_limits(), settings.host, port, tls))
+
+
+SETUPS: Final[dict[str, Callable[[], Setup]]] = {"text-queue": _text_queue, "job-centre": _job_centre}
+"""By the protocol's name. Each reads its settings; faulty ones end the process."""
