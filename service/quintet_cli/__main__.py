@@ -9,17 +9,11 @@ import quintet_kit.grpc_poller  # noqa: F401 - before anything imports grpc
 import click
 
 from quintet_cli.commands import ALL
+from quintet_cli.commands.in_order import InOrder
 from quintet_cli.up.command import up
 
 
-class _InOrder(click.Group):
-    """Lists commands in the order they were added: what one does first comes first."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
-
-
-@click.group(cls=_InOrder)
+@click.group(cls=InOrder)
 @click.version_option(package_name="quintet")
 def main() -> None:
     """Quintet: a durable job queue behind existing wire protocols."""

@@ -17,6 +17,7 @@ from quintet_cli.commands.purge import purge
 from quintet_cli.commands.put import put
 from quintet_cli.commands.queues import queues
 from quintet_cli.commands.redrive import redrive
+from quintet_cli.commands.table import table
 from quintet_cli.commands.take import take
 
 ALL: tuple[click.Command, ...] = (
@@ -30,6 +31,7 @@ ALL: tuple[click.Command, ...] = (
     pause,
     resume,
     purge,
+    table,
     events,
     durability,
     bench,

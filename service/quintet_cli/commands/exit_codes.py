@@ -6,7 +6,7 @@ from quintet_client import InternalError, QuintetError, RetryableError
 
 DONE = 0
 NOTHING_THERE = 1
-"""`take` and `peek` found no job, `durability` found the store not durable."""
+"""`take` and `peek` found no job, `table get` and `del` no row, `durability` found the store not durable."""
 USAGE = 2
 """The command line was wrong (click's own code)."""
 REFUSED = 3

@@ -88,10 +88,22 @@ def job_record(job: Job, *, payloads: bool = True) -> dict[str, Any]:
 
 def payload_record(payload: bytes) -> dict[str, str]:
     """A payload as a JSON member."""
+    return bytes_record("payload", payload)
+
+
+def bytes_record(name: str, data: bytes) -> dict[str, str]:
+    """Bytes as the JSON member `name` when they are UTF-8, else as `name`_base64."""
     try:
-        return {"payload": payload.decode()}
+        return {name: data.decode()}
     except UnicodeDecodeError:
-        return {"payload_base64": base64.b64encode(payload).decode()}
+        return {f"{name}_base64": base64.b64encode(data).decode()}
+
+
+def shown(data: bytes) -> str:
+    """The beginning of bytes for people: a dot for what cannot be printed."""
+    text = data[: _PAYLOAD_SHOWN_MAX * 4].decode(errors="replace")
+    printable = "".join(each if each.isprintable() else "\N{MIDDLE DOT}" for each in text)
+    return printable if len(printable) <= _PAYLOAD_SHOWN_MAX else f"{printable[:_PAYLOAD_SHOWN_MAX]}..."
 
 
 def instant(at_ms: int) -> str:
@@ -105,11 +117,7 @@ def _job_cells(job: Job) -> list[object]:
 
 
 def _last_cell(job: Job, payloads: bool) -> str:
-    if not payloads:
-        return job.failure_reason
-    text = job.payload[: _PAYLOAD_SHOWN_MAX * 4].decode(errors="replace")
-    printable = "".join(each if each.isprintable() else "\N{MIDDLE DOT}" for each in text)
-    return printable if len(printable) <= _PAYLOAD_SHOWN_MAX else f"{printable[:_PAYLOAD_SHOWN_MAX]}..."
+    return shown(job.payload) if payloads else job.failure_reason
 
 
 def _cell(value: object) -> str:

@@ -23,6 +23,7 @@ from quintet_client import (
     RowDelete,
     RowNotFoundError,
     RowPut,
+    RowWrite,
     TableSettings,
     TimeToLive,
     UnavailableError,
@@ -69,7 +70,7 @@ async def test_an_expected_version_of_zero_is_said(core: ScriptedCore, client: C
     core.answers["write_rows"] = lambda operation: SessionResult(
         sequence=operation.sequence, write_rows=WriteRowsResponse(versions=[3, 0])
     )
-    writes = [RowPut(b"a", b"1", ttl_ms=10, expected_version=0), RowDelete(b"b", expected_version=0)]
+    writes: list[RowWrite] = [RowPut(b"a", b"1", ttl_ms=10, expected_version=0), RowDelete(b"b", expected_version=0)]
     assert await client.write_rows("t", writes, create_if_missing=False) == [3, 0]
     [request] = [operation.write_rows for operation in core.received("write_rows")]
     put, delete = request.writes[0].put, request.writes[1].delete
