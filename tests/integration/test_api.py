@@ -322,6 +322,7 @@ class TestQueues:
         await api.queues.CreateQueue(q.CreateQueueRequest(queue=queue, settings=settings))
         ranked = await refused(api.put(queue, rank=10))
         assert (ranked.code, ranked.reason) == (CODE.OUT_OF_RANGE, "RANK_OUT_OF_RANGE")
+        assert (ranked.metadata["min"], ranked.metadata["max"]) == ("0", "9")
         large = await refused(api.put(queue, b"xxx"))
         assert (large.code, large.reason, large.metadata["max"]) == (CODE.INVALID_ARGUMENT, "PAYLOAD_TOO_LARGE", "2")
         await api.put(queue, b"x")

@@ -283,9 +283,15 @@ def _full(group: _Group) -> bool:
 
 
 def _refused(answer: list[Reply]) -> Refusal:
-    pairs = [_shown(value) for value in answer[2:]]
-    metadata = dict(zip(pairs[::2], pairs[1::2], strict=True))
-    return refusal(Reason(answer[1]), "", **metadata)
+    reason = Reason(answer[1])
+    # The library handles ranks as bytes alone: its numbers are not exact enough.
+    show = _shown_rank if reason is Reason.RANK_OUT_OF_RANGE else _shown
+    metadata = {_shown(name): show(value) for name, value in zip(answer[2::2], answer[3::2], strict=True)}
+    return refusal(reason, "", **metadata)
+
+
+def _shown_rank(value: bytes) -> str:
+    return str(int.from_bytes(value, "big") - 2**63)
 
 
 def _shown(value: bytes) -> str:

@@ -28,7 +28,7 @@ local function policy_refusal(p, q, a, i, n, fresh)
   if not (q.rank_min or q.payload_bytes_max) then return nil end
   for at = i + 3, i + 3 * n, 3 do
     local rank, _, _, _, _, _, payload_bytes = unpack_struct(OPTIONS, a[at])
-    if not in_range(q, rank) then return refuse(REASON.RANK) end
+    if not in_range(q, rank) then return refuse(REASON.RANK, 'min', q.rank_min, 'max', q.rank_max) end
     if q.payload_bytes_max and payload_bytes > q.payload_bytes_max then
       return refuse(REASON.PAYLOAD, 'max', format('%d', q.payload_bytes_max))
     end

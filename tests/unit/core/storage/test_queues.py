@@ -96,11 +96,30 @@ async def test_ranks_and_payloads_keep_to_what_the_queue_allows(verbs: Verbs) ->
     for rank in (-1, 0, 2**63 - 2):
         await verbs.put(b"123", rank=rank)
     for rank in (-2, 2**63 - 1):
-        assert reason_of(await verbs.put_all([NewJob(b"", rank=rank)])) is Reason.RANK_OUT_OF_RANGE
+        out_of_range = await verbs.put_all([NewJob(b"", rank=rank)])
+        assert reason_of(out_of_range) is Reason.RANK_OUT_OF_RANGE
+        assert out_of_range.metadata == {"min": "-1", "max": str(2**63 - 2)}
     refused = await verbs.put_all([NewJob(b"123"), NewJob(b"1234")])
     assert reason_of(refused) is Reason.PAYLOAD_TOO_LARGE
     assert refused.metadata == {"max": "3"}
     assert (await verbs.count()).ready == 3
+
+
+async def test_of_several_broken_policies_the_first_is_told(verbs: Verbs) -> None:
+    """The order of TaskFlux: size, rank, payload."""
+    await verbs.create(jobs_max=1, rank_range=(0, 9), payload_bytes_max=2)
+    both = [NewJob(b"123", rank=10)]
+    assert reason_of(await verbs.put_all(both)) is Reason.RANK_OUT_OF_RANGE
+    await verbs.put(b"1")
+    assert reason_of(await verbs.put_all(both)) is Reason.QUEUE_FULL
+
+
+async def test_the_size_limit_counts_ready_and_delayed_jobs_alone(verbs: Verbs) -> None:
+    await verbs.create(jobs_max=1)
+    await verbs.put(b"1")
+    await verbs.take()
+    await verbs.put(b"2", delay_ms=60_000)
+    assert reason_of(await verbs.put_all([NewJob(b"3")])) is Reason.QUEUE_FULL
 
 
 async def test_a_queue_paused_inwards_takes_nothing(verbs: Verbs) -> None:
