@@ -50,7 +50,10 @@ class Adapter:
             "release": session.submit_release,
             "delete": session.submit_delete,
             "get_job": session.submit_get_job,
+            "count": session.submit_count,
             "create_queue": session.submit_create_queue,
+            "delete_queue": session.submit_delete_queue,
+            "list_queues": session.submit_list_queues,
             "await_jobs": session.submit_await_jobs,
         }
         self._members: set[Member] = set()

@@ -13,7 +13,19 @@ from quintet.v1 import queue_service_pb2 as api
 from quintet.v1 import reason_pb2
 from quintet.v1.session_service_pb2 import Failure
 
-Verb = Literal["enqueue", "dequeue", "acknowledge", "release", "delete", "get_job", "create_queue", "await_jobs"]
+Verb = Literal[
+    "enqueue",
+    "dequeue",
+    "acknowledge",
+    "release",
+    "delete",
+    "get_job",
+    "count",
+    "create_queue",
+    "delete_queue",
+    "list_queues",
+    "await_jobs",
+]
 """The deed a request asks for; `quintet_client.session.Session` has a `submit_<verb>` for each."""
 
 RequestMessage = (
@@ -23,7 +35,10 @@ RequestMessage = (
     | api.ReleaseRequest
     | api.DeleteRequest
     | api.GetJobRequest
+    | api.CountRequest
     | api.CreateQueueRequest
+    | api.DeleteQueueRequest
+    | api.ListQueuesRequest
     | api.AwaitJobsRequest
 )
 
