@@ -1,8 +1,20 @@
-"""One change of a queue or job, as the event log keeps it."""
+"""One change of a queue, job, table or row, as the event log keeps it."""
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
+
+
+class EventKind(enum.IntEnum):
+    """Kinds of events of tables and rows, as quintet.v1.EventKind."""
+
+    ROW_PUT = 30
+    ROW_DELETED = 31
+    ROW_EXPIRED = 32
+    TABLE_CREATED = 40
+    TABLE_UPDATED = 41
+    TABLE_DELETED = 42
 
 
 @dataclass(slots=True)
@@ -23,6 +35,11 @@ class Event:
     payload_bytes: int
     state: int
     detail: str
+    # Of events of tables and rows, whose `queue` is empty.
+    table: str = ""
+    key: bytes = b""
+    expires_at_ms: int = 0
+    value: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from quintet.v1 import event_pb2, event_service_pb2, job_pb2, queue_pb2, queue_service_pb2
 
 from quintet_core.domain.errors import broken
-from quintet_core.domain.event import Event, PartitionLog
+from quintet_core.domain.event import Event, EventKind, PartitionLog
 from quintet_core.domain.job import Job, JobState, NewJob, Placement
 from quintet_core.domain.outcomes import Acknowledged, Deleted, Dequeued, Enqueued, Extended, JobPage, Released
 from quintet_core.domain.queue import PauseDirection, Queue, QueueCounts, QueueSettings
@@ -327,7 +327,7 @@ def queues_listed(outcome: tuple[list[Queue], str | None]) -> queue_service_pb2.
 
 def event(told: Event) -> event_pb2.Event:
     """One change."""
-    return event_pb2.Event(
+    message = event_pb2.Event(
         partition=told.partition,
         offset=told.offset,
         kind=told.kind,  # type: ignore[arg-type]
@@ -354,3 +354,8 @@ def partition(told: PartitionLog) -> event_service_pb2.Partition:
         committed_offset=told.committed_offset,
         epoch=told.epoch,
     )
+    if told.kind >= EventKind.ROW_PUT:
+        message.table, message.key, message.expires_at_ms = told.table, told.key, told.expires_at_ms
+        if told.value is not None:
+            message.value = told.value
+    return message

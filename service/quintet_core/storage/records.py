@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from quintet_core.domain.event import Event
+from quintet_core.domain.event import Event, EventKind
 from quintet_core.domain.job import Job, JobState, Lease, LeaseTerms, NewJob
 from quintet_core.domain.queue import PauseDirection, Queue, QueueCounts, QueueSettings
 from quintet_core.storage import keys
@@ -198,27 +198,63 @@ def unpack_shown(reply: list[bytes | int], partition: int, partitions: int) -> J
     return job
 
 
+# Numbers from here on are of tables.
+FIRST_TABLE = 1 << 31
+_CARRIED, _TABLE_DELETED = 1, 2
+
+
 def unpack_events(entry: list[bytes], partition: int, partitions: int) -> Iterator[Event]:
-    """The events of one stream entry (id, time, names, events), in order. Its id is its last offset."""
-    named_by, at, names, packed = entry
+    """The events of one stream entry (id, time, names, events, carried values or b""), in order. Its id is its last
+    offset."""
+    named_by, at, names, packed, values = entry
     last, at_ms = int(named_by.partition(b"-")[0]), int(at)
-    queues = dict(_unpack_names(names))
+    named = dict(_unpack_names(names))
     found = []
-    position = 0
+    position = value_at = 0
     while position < len(packed):
         fields = _EVENT.unpack_from(packed, position)
         position += _EVENT.size + fields[9]
         found.append((fields, packed[position - fields[9] : position]))
     offset = last - len(found)
-    for (kind, queue, sequence, rank, attempt, wait, service, size, state, _), detail in found:
+    for (kind, number, sequence, rank, attempt, wait, service, size, state, _), detail in found:
         offset += 1
-        namespace, name = queues[queue]
+        namespace, name = named[number]
+        if number >= FIRST_TABLE:
+            value = None
+            if state == _CARRIED:
+                value = values[value_at : value_at + size]
+                value_at += size
+            yield _table_event(partition, offset, kind, at_ms, namespace, name, rank, size, state, detail, value)
+            continue
         job_id = sequence * partitions + partition if sequence else 0
         signed = rank - _BIAS if sequence else 0
         yield Event(
             partition, offset, kind, at_ms, namespace, name, job_id, signed, attempt, wait, service, size, state,
             detail.decode(errors="replace"),
         )  # fmt: skip
+
+
+def _table_event(
+    partition: int,
+    offset: int,
+    kind: int,
+    at_ms: int,
+    namespace: str,
+    table: str,
+    expires_at_ms: int,
+    size: int,
+    state: int,
+    detail: bytes,
+    value: bytes | None,
+) -> Event:
+    """An event of a table, whose detail is text, or of a row, whose detail is its key."""
+    if kind >= EventKind.TABLE_CREATED:
+        told, key = detail.decode(errors="replace"), b""
+    else:
+        told, key = "table deleted" if state == _TABLE_DELETED else "", detail
+    return Event(
+        partition, offset, kind, at_ms, namespace, "", 0, 0, 0, 0, 0, size, 0, told, table, key, expires_at_ms, value
+    )
 
 
 def _unpack_names(raw: bytes) -> Iterator[tuple[int, tuple[str, str]]]:

@@ -64,12 +64,12 @@ class Upkeep(Asking):
 
     async def read_events(self, partition: int, after: int, limit: int) -> tuple[list[Event], int] | Refusal:
         """At most `limit` events behind an offset, and the last offset there is. Refusal: OFFSET_TRIMMED."""
-        answer = await self.ask(partition, "read_events", after, limit)
+        answer = await self.ask(partition, "read_events", after, limit, b"1")
         if isinstance(answer, Refusal):
             return answer
         found: list[Event] = []
-        for at in range(2, len(answer), 4):
-            entry = records.unpack_events(answer[at : at + 4], partition, self.partitions)
+        for at in range(2, len(answer), 5):
+            entry = records.unpack_events(answer[at : at + 5], partition, self.partitions)
             found += (event for event in entry if event.offset > after)
             if len(found) >= limit:
                 break

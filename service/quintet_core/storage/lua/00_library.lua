@@ -1,4 +1,4 @@
--- The state machine of one partition: queues, jobs, leases, sessions and the event log.
+-- The state machine of one partition: queues, jobs, leases, sessions, tables, rows and the event log.
 --
 -- Every function takes one key, the partition's hash tag ("{p03}"), and builds the partition's other keys from it, so
 -- one call touches one slot of a Redis Cluster. The functions run a list of operations; each operation checks
@@ -25,13 +25,24 @@
 --   dedup_due       zset    the same fields, score expiry
 --   deleting        hash    queue number -> name key, of deleted queues that still hold jobs
 --   letters         zset    queue number (4 bytes), place: dead jobs bound for a dead-letter queue, score time of death
---   events          stream  id = offset of the last event in the entry; fields t (time), n (names), e (events)
+--   table_names     hash    name key -> table number
+--   table_index     zset    table name keys, score 0: the order of listing
+--   tables          hash    table number -> table record (10_codec.lua)
+--   t<N>:rows       hash    key -> row record (10_codec.lua)
+--   t<N>:keys       zset    keys, score 0: the order of scans
+--   t<N>:expiring   zset    keys of rows with a time to live, score expires_at
+--   dropping        hash    name key -> table number, of deleted tables that still hold rows
+--   events          stream  id = offset of the last event in the entry; fields t (time), n (names), e (events) and, when
+--                           events carry any, v (values, one behind another)
 --   consumers       hash    consumer -> offset (8 bytes), epoch (8 bytes)
 --
 -- A place is rank (8 bytes, big-endian, sign flipped), then position (8 bytes), then, only when the position is not the
 -- job's sequence (it went to the tail), the sequence (8 bytes). Numbers in Lua are doubles: ranks stay bytes.
+--
+-- A table number is a queue number plus 2^31, from the same counter: both stand in `due` and in the names of events.
+-- The version of a row is the offset of the event that wrote it.
 
-local VERSION = 1
+local VERSION = 2
 
 local MAX_DUE = 1000            -- due items one operation settles
 local MAX_STEP = 200            -- jobs one step of a bulk operation touches
@@ -39,18 +50,21 @@ local LAPSED_KEPT_MS = 86400000
 local WAITING_MS = 15000
 local FOREVER = 'inf'
 
+local FIRST_TABLE = 2147483648
+
 -- Reasons, as quintet.v1.Reason numbers them.
 local REASON = {
   INVALID = 1, LIMIT = 2, PAYLOAD = 3, QUEUE_NOT_FOUND = 4, QUEUE_EXISTS = 5, JOB_NOT_FOUND = 6, NOT_LEASED = 7,
-  STALE = 8, FULL = 9, RANK = 10, PAUSED = 11, LAPSED = 12, TRIMMED = 15, EPOCH = 16, MEMORY = 41, INTERNAL = 60,
-  DAMAGED = 61,
+  STALE = 8, FULL = 9, RANK = 10, PAUSED = 11, LAPSED = 12, TRIMMED = 15, EPOCH = 16, TABLE_NOT_FOUND = 20, TABLE_EXISTS = 21,
+  ROW_NOT_FOUND = 22, VERSION = 23, TABLE_FULL = 24, MEMORY = 41, INTERNAL = 60, DAMAGED = 61,
 }
 
 -- Event kinds, as quintet.v1.EventKind numbers them.
 local EVENT = {
   ENQUEUED = 1, DEQUEUED = 2, ACKNOWLEDGED = 3, RELEASED = 4, LEASE_EXPIRED = 5, OWNER_CLOSED = 6, EXTENDED = 7,
   DELETED = 8, READY = 9, EXPIRED = 10, REDRIVEN = 11, DEAD_LETTERED = 12, QUEUE_CREATED = 20, QUEUE_UPDATED = 21,
-  QUEUE_DELETED = 22, QUEUE_PAUSED = 23, QUEUE_RESUMED = 24,
+  QUEUE_DELETED = 22, QUEUE_PAUSED = 23, QUEUE_RESUMED = 24, ROW_PUT = 30, ROW_DELETED = 31, ROW_EXPIRED = 32,
+  TABLE_CREATED = 40, TABLE_UPDATED = 41, TABLE_DELETED = 42,
 }
 
 -- Job states, as quintet.v1.JobState numbers them.

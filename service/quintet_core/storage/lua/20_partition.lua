@@ -61,7 +61,7 @@ local function grew(p, q)
   p.grown[q.name] = q
 end
 
--- An event of a queue as a whole.
+-- An event of a queue or table as a whole.
 local function emit_of_queue(p, kind, q, detail)
   emit(p, kind, q, NO_JOB, NO_JOB, 0, 0, 0, 0, 0, detail)
 end

@@ -65,6 +65,16 @@ local function zread(p, command, name, ...)
   return call(command, p.tag .. name, ...)
 end
 
+-- A command that reads a hash and is not HGET.
+local function hread(p, command, name, ...)
+  local said = p.hashes[name]
+  if said then
+    p.hashes[name] = nil
+    tell(p.tag .. name, said, 'HSET', 'HDEL', false)
+  end
+  return call(command, p.tag .. name, ...)
+end
+
 local function write_all(p)
   for name, said in pairs(p.hashes) do tell(p.tag .. name, said, 'HSET', 'HDEL', false) end
   for name, said in pairs(p.zsets) do tell(p.tag .. name, said, 'ZADD', 'ZREM', true) end
@@ -132,8 +142,13 @@ local function close_partition(p, replica)
     call('HSET', p.tag .. 'meta', 'sequence', format('%d', p.sequence), 'event',
       format('%d', p.event), 'queue', format('%d', p.queue), 'clock', format('%d', p.now))
     if #p.events > 0 then
-      call('XADD', p.tag .. 'events', format('%d-0', p.event), 't', format('%d', p.now),
-        'n', concat(p.names), 'e', concat(p.events))
+      local id, time = format('%d-0', p.event), format('%d', p.now)
+      local names, events = concat(p.names), concat(p.events)
+      if p.values then
+        call('XADD', p.tag .. 'events', id, 't', time, 'n', names, 'e', events, 'v', concat(p.values))
+      else
+        call('XADD', p.tag .. 'events', id, 't', time, 'n', names, 'e', events)
+      end
     end
   end
   return wake(p, replica)

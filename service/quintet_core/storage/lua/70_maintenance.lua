@@ -6,8 +6,14 @@ local function next_due(p)
 end
 
 local function settle_numbered(p, number)
-  local q = numbered_queue(p, number_of(number, 'due queue'))
-  if q then return settle(p, q) end
+  local n = number_of(number, 'due queue')
+  if n >= FIRST_TABLE then
+    local t = tables.numbered(p, n)
+    if t then return rows.settle(p, t) end
+  else
+    local q = numbered_queue(p, n)
+    if q then return settle(p, q) end
+  end
   call('ZREM', p.tag .. 'due', number)
   p.dirty = true
   return false
@@ -53,8 +59,10 @@ local function sweep_queue(p, number, name)
   end
 end
 
--- sweep() removes what deleted queues, old deduplication keys, old waits and old sessions left -> 1 when there is more
+-- sweep() removes what deleted tables and queues, old deduplication keys, old waits and old sessions left -> 1 when there
+-- is more
 local function sweep(p)
+  local swept, more_rows = pcall(tables.sweep, p)
   expect(p, 'deleting', 'hash')
   expect(p, 'dedup', 'hash')
   expect(p, 'dedup_due', 'zset')
@@ -76,7 +84,8 @@ local function sweep(p)
   end
   call('ZREMRANGEBYSCORE', p.tag .. 'waiting', '-inf', now)
   call('ZREMRANGEBYSCORE', p.tag .. 'lapsed', '-inf', format('%d', p.now - LAPSED_KEPT_MS))
-  return (number or #fields == MAX_STEP) and 1 or 0
+  if not swept then error(more_rows, 0) end
+  return (more_rows or number or #fields == MAX_STEP) and 1 or 0
 end
 
 -- letters(skip, limit) -> for each dead job bound for another queue, behind the first `skip`: what show tells, then the

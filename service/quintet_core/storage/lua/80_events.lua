@@ -3,7 +3,8 @@
 local EVENT_BYTES = 48 -- of EVENT_FORMAT, before the detail
 
 local function last_offset(entry)
-  if #entry[2] ~= 6 then damaged('event entry of a wrong shape') end
+  local fields = #entry[2]
+  if fields ~= 6 and fields ~= 8 then damaged('event entry of a wrong shape') end
   return tonumber(string.match(entry[1], '^(%d+)-'))
 end
 
@@ -40,11 +41,13 @@ end
 
 local ENTRIES_PER_READ = 32
 
--- read_events(after, limit) -> { first, last, then entries: last offset, t, n, e ... }: at least limit events, or all
--- there are, or as many as one reply may hold
+-- read_events(after, limit, carried values wanted) -> { first, last, then entries: last offset, t, n, e ... }, also v (''
+-- when there is none) when values are wanted: at least limit events, or all there are, or as many as one reply may hold.
+-- A core of before there were tables sends two arguments.
 local function read_events(p, a, i)
   local first = first_offset(p)
   local after, limit = tonumber(a[i]), tonumber(a[i + 1])
+  local wanted = tonumber(a[i - 1]) > 2 and a[i + 2] == '1'
   if after < first - 1 then return refuse(REASON.TRIMMED, 'first_offset', format('%d', first)) end
   local reply = { format('%d', first), format('%d', p.event) }
   local last, n, bytes, found = after, 2, 0, nil
@@ -55,6 +58,11 @@ local function read_events(p, a, i)
       local fields = found[k][2]
       reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = found[k][1], fields[2], fields[4], fields[6]
       n, bytes = n + 4, bytes + #fields[4] + #fields[6]
+      if wanted then
+        n = n + 1
+        reply[n] = fields[8] or ''
+        bytes = bytes + #reply[n]
+      end
     end
   until #found < ENTRIES_PER_READ or last - after >= limit or bytes >= MAX_REPLY_BYTES
   return reply

@@ -24,6 +24,16 @@ local LIST = {
   { 'purge', purge, ALWAYS },
   { 'redrive', redrive, ALWAYS },
   { 'redrive_job', redrive_job, ALWAYS },
+  { 'create_table', tables.create, GROWS },
+  { 'update_table', tables.update, GROWS },
+  { 'delete_table', tables.delete, ALWAYS },
+  { 'get_table', tables.get, ALWAYS },
+  { 'list_tables', tables.list, ALWAYS },
+  { 'put_row', rows.put, GROWS },
+  { 'get_row', rows.get, ALWAYS },
+  { 'delete_row', rows.delete, ALWAYS },
+  { 'scan_rows', rows.scan, ALWAYS },
+  { 'write_rows', rows.write, GROWS },
   { 'close_owner', close_owner, ALWAYS },
   { 'close_session', close_session, ALWAYS },
   { 'heartbeat', heartbeat, ALWAYS },
@@ -114,7 +124,7 @@ redis.register_function{
     bind()
     local meta = keys[1] .. ':meta'
     if call('EXISTS', meta) == 1 then return 0 end
-    for _, name in ipairs({ 'jobs', 'names', 'queues', 'events' }) do
+    for _, name in ipairs({ 'jobs', 'names', 'queues', 'tables', 'table_names', 'events' }) do
       if call('EXISTS', keys[1] .. ':' .. name) == 1 then
         return redis.error_reply('DAMAGED meta is missing')
       end
