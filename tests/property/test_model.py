@@ -31,7 +31,7 @@ from quintet_core.domain.outcomes import Acknowledged, Deleted, Dequeued, Enqueu
 from quintet_core.domain.queue import PauseDirection, Queue, QueueCounts, QueueSettings
 from quintet_core.storage.keys import partition_tag
 from quintet_core.storage.link import into
-from quintet_core.storage.records import rank_bytes
+from quintet_core.storage.records import rank_bytes, unpack_leased
 from quintet_core.storage.redis_store import Best, Scope, Worse
 
 from tests.support.model import Model, ModelJob, ModelQueue
@@ -283,7 +283,7 @@ class Comparison(RuleBasedStateMachine):
                 assert isinstance(seen, Worse)
             else:
                 assert isinstance(seen, Dequeued), seen
-                self.took(seen.jobs, expected)
+                self.took(list(map(unpack_leased, seen.jobs)), expected)
 
         self.send(
             more,

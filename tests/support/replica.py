@@ -10,14 +10,16 @@ from typing import Any
 from quintet_core.domain.errors import Reason, Refusal, refusal
 from quintet_core.domain.job import Job, LeaseTerms, NewJob
 from quintet_core.domain.limits import Limits
-from quintet_core.domain.outcomes import Dequeued
+from quintet_core.domain.outcomes import Awaited, Dequeued
 from quintet_core.maintenance.due import DueTimers
 from quintet_core.storage.connection import RedisTerms
 from quintet_core.storage.fan_out import FanOut
 from quintet_core.storage.link import Address, Link, connect, into
 from quintet_core.storage.pipeline import Ordered, Pipeline
+from quintet_core.storage.records import unpack_leased
 from quintet_core.storage.redis_store import RedisStore
 from quintet_core.storage.wakes import WakeSubscriber
+from quintet_core.waiting.awaits import Await, Awaiter, Awaits
 from quintet_core.waiting.dequeues import Dequeue, Dequeues, Handle
 from quintet_core.waiting.sessions import Sessions
 
@@ -53,12 +55,36 @@ class Waiter:
         """The jobs it was given. Fails when it was refused."""
         answer = await self.answer
         assert isinstance(answer, Dequeued), answer
-        return answer.jobs
+        return list(map(unpack_leased, answer.jobs))
 
     async def job(self) -> Job:
         """The one job it was given."""
         (job,) = await self.jobs()
         return job
+
+    async def reason(self) -> Reason | None:
+        """Why it was refused; None when it was not."""
+        answer = await self.answer
+        return answer.reason if isinstance(answer, Refusal) else None
+
+
+class Told:
+    """One wait that takes nothing, and its answer."""
+
+    def __init__(self) -> None:
+        self.handle: Awaiter | None = None
+        self.answer: asyncio.Future[Awaited | Refusal] = asyncio.get_running_loop().create_future()
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has no answer yet."""
+        return not self.answer.done()
+
+    async def ready(self) -> bool:
+        """What it was told. Fails when it was refused."""
+        answer = await self.answer
+        assert isinstance(answer, Awaited), answer
+        return answer.ready
 
     async def reason(self) -> Reason | None:
         """Why it was refused; None when it was not."""
@@ -75,20 +101,26 @@ class Replica:
         self.pipeline = Pipeline(name, self.observers, 30.0)
         self.store = RedisStore(self.pipeline, partitions)
         self.dequeues = Dequeues(self.store, Limits())
+        self.awaits = Awaits(self.store, Limits())
         self.sessions = Sessions(self.store, SESSION_TTL_MS, lambda: SIGNING_KEY)
         self.timers = DueTimers(self.store)
         self.batches: list[int] = []
         self.link: Link | None = None
         self.heard = asyncio.Event()
         terms = RedisTerms(Address(path=path), partitions, 30.0)
-        self.wakes = WakeSubscriber(terms, name, self.dequeues.on_woken, self._on_gap)
-        self.observers.wakes.append(self.dequeues.on_woken)
+        self.wakes = WakeSubscriber(terms, name, self.observers.on_woken, self._on_gap)
+        self.observers.wakes += [self.dequeues.on_woken, self.awaits.on_woken]
         self.observers.clocks.append(self.timers.on_clock)
         self.observers.batches.append(lambda operations, _calls, _seconds: self.batches.append(operations))
 
     def _on_gap(self) -> None:
         self.heard.set()
+        self.review_all()
+
+    def review_all(self) -> None:
+        """As the core does when notices may have been lost."""
         self.dequeues.review_all()
+        self.awaits.review_all()
 
     async def connect(self) -> None:
         """Attach the pipeline to a new connection."""
@@ -119,6 +151,13 @@ class Replica:
         request = Dequeue(NAMESPACE, list(queues), terms, jobs_max, wait_ms, allow_missing)
         waiter.handle = self.dequeues.dequeue(request, waiter.take, order)
         return waiter
+
+    def await_jobs(self, *queues: str, wait_ms: int = -1, allow_missing: bool = True) -> Told:
+        """Begin a wait that takes nothing. Answered twice, it fails."""
+        told = Told()
+        request = Await(NAMESPACE, list(queues), wait_ms, allow_missing)
+        told.handle = self.awaits.await_jobs(request, told.answer.set_result)
+        return told
 
     def submit(self, queue: str, *payloads: bytes, **fields: Any) -> asyncio.Future[Any]:
         """Begin an enqueue of jobs in one call; the future has its outcome."""

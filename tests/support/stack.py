@@ -223,13 +223,13 @@ class CorePart(PythonPart):
         super().__init__(
             name, folder, ("quintet_core",), {"core-grpc": "QUINTET_CORE_PORT", "metrics": "QUINTET_METRICS_PORT"}
         )
-        self._redis = redis
+        self.redis = redis
         self.socket = folder / f"{name}.sock"
         self.target = f"unix:{self.socket}"
 
     def variables(self) -> dict[str, str]:
         return super().variables() | {
-            "QUINTET_REDIS_URL": self._redis.url,
+            "QUINTET_REDIS_URL": self.redis.url,
             "QUINTET_CORE_SOCKET": str(self.socket),
             "QUINTET_CORE_HOST": "127.0.0.1",
         }

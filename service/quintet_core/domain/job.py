@@ -73,6 +73,18 @@ class Job:
     payload_bytes: int
 
 
+@dataclass(slots=True)
+class LeasedRecord:
+    """A job that has just been leased, as the store keeps it: few who hand jobs on look at all of it. Unpacked by
+    `storage.records.unpack_leased`."""
+
+    id: int
+    namespace: str
+    queue: str
+    run: bytes
+    body: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
     """A dead job that is to move to the queue `to`. `token` of its last lease tells this death from any other."""
@@ -94,4 +106,6 @@ class LeaseTerms:
     worker: str = ""
     session_ttl_ms: int = 0
     # What the store made of these terms: an owner's dequeues mostly have the same.
-    packed: dict[tuple[int, bool, bool], bytes] = field(default_factory=dict, repr=False)
+    packed: dict[tuple[str, str, int, bool, bool], tuple[int, tuple[int, bytes]]] = field(
+        default_factory=dict, repr=False
+    )

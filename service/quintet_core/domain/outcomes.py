@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from quintet_core.domain.errors import Refusal
-from quintet_core.domain.job import Job, JobState
+from quintet_core.domain.job import Job, JobState, LeasedRecord
 
 
 @dataclass(slots=True)
@@ -22,7 +22,14 @@ class Enqueued:
 class Dequeued:
     """Leased jobs, best first; none when nothing was ready."""
 
-    jobs: list[Job]
+    jobs: list[LeasedRecord]
+
+
+@dataclass(slots=True)
+class Awaited:
+    """Whether one of the queues had a ready job just now."""
+
+    ready: bool
 
 
 @dataclass(slots=True)

@@ -41,10 +41,15 @@ def check_span(what: str, value: int, limit: int) -> None:
         raise broken(f"{what} must be from 0 to {limit}, not {value}", field=what)
 
 
+def check_payload(payload: bytes, bounds: Limits) -> None:
+    """At most QUINTET_PAYLOAD_BYTES_MAX."""
+    if len(payload) > bounds.payload_bytes_max:
+        raise payload_too_large(bounds.payload_bytes_max)
+
+
 def check_new_job(job: NewJob, bounds: Limits) -> None:
     """Everything about a job that does not depend on its queue."""
-    if len(job.payload) > bounds.payload_bytes_max:
-        raise payload_too_large(bounds.payload_bytes_max)
+    check_payload(job.payload, bounds)
     if not RANK_MIN <= job.rank <= RANK_MAX:
         raise broken("rank must fit into 64 bits", field="rank")
     if job.delay_ms or job.time_to_live_ms or job.lease_ms or job.attempts_max:

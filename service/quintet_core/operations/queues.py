@@ -41,6 +41,26 @@ class QueueOperations:
         bounds.check_batch(jobs, self.limits)
         self.store.enqueue(namespace, queue, jobs, create_if_missing, done, order)
 
+    def enqueue_plain(
+        self,
+        namespace: str,
+        queue: str,
+        payload: bytes,
+        content_type: str,
+        rank: int,
+        create_if_missing: bool,
+        done: Done[int],
+        order: Ordered | None = None,
+    ) -> None:
+        """Put one job of which nothing else is said; its id."""
+        bounds.check_namespace(namespace)
+        bounds.check_name(queue)
+        bounds.check_payload(payload, self.limits)
+        bounds.check_label("content_type", content_type)
+        self.store.enqueue_plain(
+            namespace, queue, payload, content_type.encode(), rank, create_if_missing, done, order
+        )
+
     def acknowledge(
         self,
         namespace: str,

@@ -14,9 +14,19 @@ from quintet.v1 import event_pb2, event_service_pb2, job_pb2, queue_pb2, queue_s
 from quintet_core.domain.errors import broken
 from quintet_core.domain.event import Event, EventKind, PartitionLog
 from quintet_core.domain.job import Job, JobState, NewJob, Placement
-from quintet_core.domain.outcomes import Acknowledged, Deleted, Dequeued, Enqueued, Extended, JobPage, Released
+from quintet_core.domain.outcomes import (
+    Acknowledged,
+    Awaited,
+    Deleted,
+    Dequeued,
+    Enqueued,
+    Extended,
+    JobPage,
+    Released,
+)
 from quintet_core.domain.queue import PauseDirection, Queue, QueueCounts, QueueSettings
 from quintet_core.rpc import page_token
+from quintet_core.storage.records import unpack_leased
 
 NAMESPACE_DEFAULT = "default"
 
@@ -57,6 +67,18 @@ def new_job(message: job_pb2.NewJob) -> NewJob:
         message.attempts_max,
         message.lease_ms,
         dict(attributes) if attributes else {},
+    )
+
+
+def is_plain(message: job_pb2.NewJob) -> bool:
+    """Whether nothing is said of the job but payload, content type and rank."""
+    return not (
+        message.delay_ms
+        or message.time_to_live_ms
+        or message.deduplication_key
+        or message.attempts_max
+        or message.lease_ms
+        or message.attributes
     )
 
 
@@ -195,7 +217,12 @@ def enqueued(outcome: Enqueued) -> queue_service_pb2.EnqueueResponse:
 
 def dequeued(outcome: Dequeued) -> queue_service_pb2.DequeueResponse:
     """Leased jobs."""
-    return queue_service_pb2.DequeueResponse(jobs=[job(taken) for taken in outcome.jobs])
+    return queue_service_pb2.DequeueResponse(jobs=[job(unpack_leased(taken)) for taken in outcome.jobs])
+
+
+def jobs_awaited(outcome: Awaited) -> queue_service_pb2.AwaitJobsResponse:
+    """Whether a queue had a job."""
+    return queue_service_pb2.AwaitJobsResponse(ready=outcome.ready)
 
 
 _ACKNOWLEDGE_RESPONSE = queue_service_pb2.AcknowledgeResponse()
@@ -343,6 +370,11 @@ def event(told: Event) -> event_pb2.Event:
         state=told.state,
         detail=told.detail,
     )
+    if told.kind >= EventKind.ROW_PUT:
+        message.table, message.key, message.expires_at_ms = told.table, told.key, told.expires_at_ms
+        if told.value is not None:
+            message.value = told.value
+    return message
 
 
 def partition(told: PartitionLog) -> event_service_pb2.Partition:
@@ -354,8 +386,3 @@ def partition(told: PartitionLog) -> event_service_pb2.Partition:
         committed_offset=told.committed_offset,
         epoch=told.epoch,
     )
-    if told.kind >= EventKind.ROW_PUT:
-        message.table, message.key, message.expires_at_ms = told.table, told.key, told.expires_at_ms
-        if told.value is not None:
-            message.value = told.value
-    return message

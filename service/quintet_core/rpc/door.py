@@ -8,12 +8,14 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 import grpc
+from quintet_kit.logs import get_logger
 
 from quintet_core.domain.errors import CallerError, Reason, Refusal, refusal
 from quintet_core.domain.outcomes import Done
 from quintet_core.rpc.access import current_access
 from quintet_core.rpc.status import abort
 from quintet_core.storage.link import into
+from quintet_core.storage.records import RecordError
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Observe = Callable[[str, object, float], None]
@@ -63,10 +65,16 @@ class Door:
                 outcome = await work()
             except CallerError as error:
                 outcome = error.refusal
+        if not isinstance(outcome, Refusal):
+            try:
+                said = message(outcome)
+            except RecordError:
+                get_logger().exception("record_not_understood")
+                outcome = refusal(Reason.DAMAGED, "Redis holds something else than was written")
         self._observe(verb, outcome, perf_counter() - began)
         if isinstance(outcome, Refusal):
             await abort(context, outcome)
-        return message(outcome)
+        return said
 
 
 def _allowed(verb: str, namespace: str | None) -> bool:

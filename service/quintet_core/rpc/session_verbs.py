@@ -7,6 +7,7 @@ bytes (rpc/wire.py).
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -17,15 +18,16 @@ from quintet_kit.logs import get_logger
 
 from quintet_core.domain.errors import CallerError, Reason, Refusal, broken, refusal
 from quintet_core.domain.job import JobState, LeaseTerms
-from quintet_core.domain.outcomes import Acknowledged, Dequeued, Done, Enqueued
+from quintet_core.domain.outcomes import Acknowledged, Dequeued, Done
 from quintet_core.operations import bounds
 from quintet_core.operations.bulk import BulkOperations
 from quintet_core.operations.queues import QueueOperations
 from quintet_core.rpc import convert, wire
 from quintet_core.rpc.access import Access
 from quintet_core.rpc.status import failure
+from quintet_core.waiting.awaits import Await, Awaits
 from quintet_core.waiting.dequeues import Dequeue, Dequeues
-from quintet_core.waiting.sessions import Owner, Session, Sessions
+from quintet_core.waiting.sessions import Owner, Session, Sessions, Wait
 
 _DEFAULT = convert.NAMESPACE_DEFAULT
 
@@ -42,6 +44,7 @@ class SessionVerbs:
         operations: QueueOperations,
         bulk: BulkOperations,
         dequeues: Dequeues,
+        awaits: Awaits,
         sessions: Sessions,
         access: Access,
         observe: Observe,
@@ -49,6 +52,7 @@ class SessionVerbs:
         self._operations = operations
         self._bulk = bulk
         self._dequeues = dequeues
+        self._awaits = awaits
         self._sessions = sessions
         self._access = None if access.unlimited else access
         self._observe = observe
@@ -58,7 +62,7 @@ class SessionVerbs:
         # The writer has nothing to write, and waits to be woken.
         self._idle = False
         self._in_flight = 0
-        # Dequeues that may wait: they have a bound of their own, and must not stop the stream from being read.
+        # What may wait for jobs: it has a bound of its own, and must not stop the stream from being read.
         self._waits = 0
         # The client can be told nothing any more.
         self._gone = False
@@ -66,6 +70,7 @@ class SessionVerbs:
         self._handlers: dict[str, Callable[[Owner, pb.SessionOperation], None]] = {
             "enqueue": self._enqueue,
             "dequeue": self._dequeue,
+            "await_jobs": self._await_jobs,
             "acknowledge": self._acknowledge,
             "release": self._release,
             "extend": self._extend,
@@ -133,24 +138,49 @@ class SessionVerbs:
 
     def _enqueue(self, owner: Owner, operation: pb.SessionOperation) -> None:
         request, sequence = operation.enqueue, operation.sequence
-
-        def done(outcome: Enqueued | Refusal) -> None:
-            if isinstance(outcome, Enqueued) and len(outcome.ids) == 1 and not outcome.deduplicated:
-                self._answer_encoded("enqueue", outcome, wire.enqueued_one(sequence, outcome.ids[0]))
-            else:
-                self._answer(sequence, "enqueue", outcome, convert.enqueued)
-
+        jobs = request.jobs
+        if len(jobs) == 1 and convert.is_plain(job := jobs[0]):
+            self._operations.enqueue_plain(
+                request.namespace or _DEFAULT,
+                request.queue,
+                job.payload,
+                job.content_type,
+                job.rank,
+                request.create_if_missing,
+                lambda outcome: self._enqueued_plain(sequence, outcome),
+                owner,
+            )
+            return
         self._operations.enqueue(
             request.namespace or _DEFAULT,
             request.queue,
             convert.new_jobs(request),
             request.create_if_missing,
-            done,
+            self._answerer(sequence, "enqueue", convert.enqueued),
             owner,
         )
 
+    def _enqueued_plain(self, sequence: int, outcome: int | Refusal) -> None:
+        if isinstance(outcome, Refusal):
+            self._answer(sequence, "enqueue", outcome, None)
+        else:
+            self._answer_encoded("enqueue", outcome, wire.enqueued_one(sequence, outcome))
+
     def _dequeue(self, owner: Owner, operation: pb.SessionOperation) -> None:
         message, sequence = operation.dequeue, operation.sequence
+        asked = owner.asked
+        request = asked[1] if asked is not None and asked[0] == message else self._new_dequeue(owner, message)
+
+        def done(outcome: Dequeued | Refusal) -> None:
+            self._dequeued(owner, sequence, request, outcome)
+
+        if request.wait_ms:
+            self._wait(owner, sequence, done, lambda told: self._dequeues.dequeue(request, told, owner))
+        else:
+            self._dequeues.take(request, done, owner)
+
+    def _new_dequeue(self, owner: Owner, message: q.DequeueRequest) -> Dequeue:
+        """A request other than the owner's last one; mostly it makes the same again."""
         queues, namespace = list(message.queues), message.namespace or _DEFAULT
         if message.owner_lease:
             terms = self._owner_terms(owner, message)
@@ -161,10 +191,12 @@ class SessionVerbs:
             convert.placement(message.placement_on_close)
             terms = LeaseTerms(message.lease_ms, worker=message.worker)
         request = Dequeue(namespace, queues, terms, message.jobs_max or 1, message.wait_ms, message.allow_missing)
-        if request.wait_ms:
-            self._dequeue_waiting(owner, sequence, request)
-        else:
-            self._dequeues.take(request, lambda outcome: self._dequeued(owner, sequence, request, outcome), owner)
+        if len(queues) == 1:
+            # A copy: a message that was received keeps all that came with it in memory.
+            kept = q.DequeueRequest()
+            kept.CopyFrom(message)
+            owner.asked = kept, request
+        return request
 
     def _owner_terms(self, owner: Owner, message: q.DequeueRequest) -> LeaseTerms:
         """Those of the owner's last dequeue when they are the same, as they mostly are."""
@@ -174,19 +206,29 @@ class SessionVerbs:
             terms = owner.terms = LeaseTerms(0, self.session.id, owner.key, placement, worker, self._sessions.ttl_ms)
         return terms
 
-    def _dequeue_waiting(self, owner: Owner, sequence: int, request: Dequeue) -> None:
+    def _wait(self, owner: Owner, sequence: int, answer: Done[Any], start: Callable[[Done[Any]], Wait]) -> None:
+        """Begin what may take hours: it can be cancelled, and is not among what is in flight."""
         if sequence in owner.handles:
-            raise broken("sequence is that of a dequeue that still waits", field="sequence")
+            raise broken("sequence is that of an operation that still waits", field="sequence")
 
-        def done(outcome: Dequeued | Refusal) -> None:
+        def done(outcome: Any) -> None:
             owner.handles.pop(sequence, None)
             self._waits -= 1
             self._in_flight += 1
-            self._dequeued(owner, sequence, request, outcome)
+            answer(outcome)
 
-        owner.handles[sequence] = self._dequeues.dequeue(request, done, owner)
+        owner.handles[sequence] = start(done)
         self._waits += 1
         self._in_flight -= 1
+
+    def _await_jobs(self, owner: Owner, operation: pb.SessionOperation) -> None:
+        message = operation.await_jobs
+        request = Await(message.namespace or _DEFAULT, list(message.queues), message.wait_ms, message.allow_missing)
+        answer = self._answerer(operation.sequence, "await_jobs", convert.jobs_awaited)
+        if request.wait_ms:
+            self._wait(owner, operation.sequence, answer, lambda told: self._awaits.await_jobs(request, told, owner))
+        else:
+            self._awaits.await_jobs(request, answer, owner)
 
     def _dequeued(self, owner: Owner, sequence: int, request: Dequeue, outcome: Dequeued | Refusal) -> None:
         if isinstance(outcome, Refusal):
@@ -196,7 +238,14 @@ class SessionVerbs:
             self._dequeues.give_back(request, outcome.jobs, owner)
             self._answer(sequence, "dequeue", refusal(Reason.OWNER_CLOSED), None)
             return
-        self._answer_encoded("dequeue", outcome, wire.dequeued(sequence, outcome))
+        try:
+            encoded = wire.dequeued(sequence, outcome)
+        except (ValueError, struct.error):
+            get_logger().exception("record_not_understood")
+            refused = refusal(Reason.DAMAGED, "Redis holds something else than was written")
+            self._answer(sequence, "dequeue", refused, None)
+            return
+        self._answer_encoded("dequeue", outcome, encoded)
 
     def _acknowledge(self, owner: Owner, operation: pb.SessionOperation) -> None:
         request, sequence = operation.acknowledge, operation.sequence

@@ -16,8 +16,9 @@ from google.protobuf.message import Message
 from quintet.v1 import job_pb2
 from quintet.v1 import session_service_pb2 as pb
 
-from quintet_core.domain.job import Job
+from quintet_core.domain.job import Job, JobState, LeasedRecord
 from quintet_core.domain.outcomes import Dequeued
+from quintet_core.storage.records import leased_body, leased_run, unpack_leased
 
 _LENGTH_DELIMITED, _FIXED64 = 2, 1
 
@@ -83,6 +84,8 @@ _LEASE = struct.Struct("<BBBQ")
 _LEASE_TAG, _TOKEN_TAG = 0x72, 0x09
 _PAYLOAD_TAG, _CONTENT_TYPE_TAG = b"\x22", b"\x2a"
 _JOBS_TAG = b"\x0a"
+_STATE = int(JobState.LEASED)
+_FIXED_BYTES = _JOB.size + _LEASE.size + len(_PAYLOAD_TAG)
 
 
 @lru_cache(maxsize=65536)
@@ -91,35 +94,32 @@ def _names(namespace: str, queue: str) -> bytes:
 
 
 @lru_cache(maxsize=1024)
-def _content_type(content_type: str) -> bytes:
-    return job_pb2.Job(content_type=content_type).SerializeToString()
+def _content_type(content_type: bytes) -> bytes:
+    return job_pb2.Job(content_type=content_type.decode()).SerializeToString()
 
 
-def leased_job(job: Job) -> bytes:
-    """A Job message of a job that has just been leased."""
-    lease = job.lease
-    assert lease is not None
+def leased_job(record: LeasedRecord) -> tuple[int, tuple[bytes, ...]]:
+    """A Job message, from the store's record: its size, and its parts. Raises ValueError or struct.error."""
+    body = record.body
+    attempts, rank, token, run_size, payload_bytes, deadline, expires, attempts_max = leased_run(record.run)
+    enqueued, available, content_type, payload_at, is_rare = leased_body(body)
+    payload = body[payload_at:]
+    size = len(payload)
+    packed_size = _SHORT[size] if size < 4096 else varint(size)
+    names = _names(record.namespace, record.queue)
+    kind = _content_type(content_type) if content_type else b""
     numbers = _JOB.pack(
-        0x09, job.id, 0x31, job.rank, 0x41, job.enqueued_at_ms, 0x49, job.available_at_ms, 0x5D, job.attempts,
-        b"\x8d\x01", job.payload_bytes, 0x38, job.state,
+        0x09, record.id, 0x31, rank, 0x41, enqueued, 0x49, available, 0x5D, attempts, b"\x8d\x01", payload_bytes,
+        0x38, _STATE,
     )  # fmt: skip
-    payload = job.payload
-    parts = (
-        numbers,
-        _names(job.namespace, job.queue),
-        _content_type(job.content_type),
-        _LEASE.pack(_LEASE_TAG, 9, _TOKEN_TAG, lease.token),
-        _PAYLOAD_TAG,
-        _length(len(payload)),
-        payload,
+    lease = _LEASE.pack(_LEASE_TAG, 9, _TOKEN_TAG, token)
+    rest = b""
+    if deadline or expires or attempts_max or run_size or is_rare:
+        rest = _rest(unpack_leased(record))
+    return (
+        _FIXED_BYTES + len(names) + len(kind) + len(packed_size) + size + len(rest),
+        (numbers, names, kind, lease, _PAYLOAD_TAG, packed_size, payload, rest),
     )
-    if lease.deadline_at_ms or lease.worker or job.expires_at_ms or job.attempts_max or _is_rare(job):
-        return b"".join(parts) + _rest(job)
-    return b"".join(parts)
-
-
-def _is_rare(job: Job) -> bool:
-    return bool(job.failure_reason or job.deduplication_key or job.attributes)
 
 
 def _rest(job: Job) -> bytes:
@@ -139,12 +139,22 @@ _DEQUEUE_TAG = _FIELDS["dequeue"]
 
 
 def dequeued(sequence: int, outcome: Dequeued) -> bytes:
-    """A DequeueResponse."""
-    body = b""
-    for job in outcome.jobs:
-        packed = leased_job(job)
-        body += b"".join((_JOBS_TAG, _length(len(packed)), packed))
-    return _result(sequence, _DEQUEUE_TAG, body)
+    """A DequeueResponse. Raises as leased_job."""
+    jobs = outcome.jobs
+    if len(jobs) != 1:
+        packed = [(_JOBS_TAG, _length(size), *parts) for size, parts in map(leased_job, jobs)]
+        return _result(sequence, _DEQUEUE_TAG, b"".join(part for parts in packed for part in parts))
+    size, parts = leased_job(jobs[0])
+    job_length = _length(size)
+    body_size = 1 + len(job_length) + size
+    body_length = _length(body_size)
+    result_size = 9 + len(_DEQUEUE_TAG) + len(body_length) + body_size
+    return b"".join(
+        (
+            _RESULT, _length(result_size), _SEQUENCE, _U64.pack(sequence), _DEQUEUE_TAG, body_length, _JOBS_TAG,
+            job_length, *parts,
+        )
+    )  # fmt: skip
 
 
 def serialize(response: pb.SessionResponse | bytes) -> bytes:

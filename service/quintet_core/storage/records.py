@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from quintet_core.domain.event import Event, EventKind
-from quintet_core.domain.job import Job, JobState, Lease, LeaseTerms, NewJob
+from quintet_core.domain.job import Job, JobState, Lease, LeasedRecord, LeaseTerms, NewJob
 from quintet_core.domain.queue import PauseDirection, Queue, QueueCounts, QueueSettings
 from quintet_core.storage import keys
 
@@ -26,9 +26,23 @@ _BODY_BYTES = _BODY.size
 _RUN_BYTES = _RUN.size
 
 
+class RecordError(ValueError):
+    """What the functions handed through is no record as the core writes them."""
+
+
 def rank_bytes(rank: int) -> bytes:
     """An int64 as 8 bytes whose byte order is its order."""
     return _RANK.pack(rank + _BIAS)
+
+
+def pack_plain_options(rank: int, payload_bytes: int) -> bytes:
+    """The numbers of a new job that has no others."""
+    return _OPTIONS.pack(rank + _BIAS, 0, 0, 0, 0, 0, payload_bytes)
+
+
+def pack_plain_tail(content_type: bytes, payload: bytes) -> bytes:
+    """The tail of a body without deduplication key and attributes."""
+    return _TAIL.pack(len(content_type), 0, 0) + content_type + payload
 
 
 def pack_options(job: NewJob, window_ms: int) -> bytes:
@@ -47,8 +61,7 @@ def pack_options(job: NewJob, window_ms: int) -> bytes:
 def pack_tail(job: NewJob) -> bytes:
     """The part of a body that the functions do not look into."""
     if not (job.deduplication_key or job.attributes):
-        content_type = job.content_type.encode()
-        return _TAIL.pack(len(content_type), 0, 0) + content_type + job.payload
+        return pack_plain_tail(job.content_type.encode(), job.payload)
     content_type, key = job.content_type.encode(), job.deduplication_key.encode()
     attributes = msgspec.msgpack.encode(job.attributes) if job.attributes else b""
     return b"".join(
@@ -130,8 +143,15 @@ def unpack_queue(reply: list[bytes | int], partition: int) -> Queue:
 _LEASED = JobState.LEASED
 
 
-def unpack_leased(run: bytes, body: bytes, namespace: str, queue: str, job_id: int) -> Job:
-    """A job as a dequeue hands it out."""
+def unpack_leased(record: LeasedRecord) -> Job:
+    """A job as a dequeue hands it out. Raises RecordError."""
+    try:
+        return _unpack_job(record.run, record.body, record.namespace, record.queue, record.id)
+    except (struct.error, ValueError) as error:
+        raise RecordError(f"job {record.id}: {error}") from error
+
+
+def _unpack_job(run: bytes, body: bytes, namespace: str, queue: str, job_id: int) -> Job:
     (_, _, attempts, _, rank, _, token, deadline, _, _, _, expires, attempts_max, size, _, _, worker, _reason) = (
         _RUN.unpack_from(run)
     )
@@ -169,6 +189,26 @@ def unpack_leased(run: bytes, body: bytes, namespace: str, queue: str, job_id: i
     )
 
 
+_LEASED_RUN = struct.Struct(">2xI4xQ8xQQ24xQII16xBH")
+_LEASED_BODY = struct.Struct(">12xQQ24xBBH")
+_LEASED_BODY_BYTES = _LEASED_BODY.size
+
+
+def leased_run(run: bytes) -> tuple[int, int, int, int, int, int, int, int]:
+    """Of the run of a job that was just leased: attempts, rank, token, bytes of labels, payload_bytes, deadline,
+    expires_at, attempts_max. Raises struct.error for what is no run."""
+    attempts, rank, token, deadline, expires, attempts_max, size, worker, reason = _LEASED_RUN.unpack_from(run)
+    return attempts, rank - _BIAS, token, worker + reason, size, deadline, expires, attempts_max
+
+
+def leased_body(body: bytes) -> tuple[int, int, bytes, int, bool]:
+    """Of a body: enqueued_at, available_at, content type, where the payload begins, and whether there is something
+    else in between. Raises struct.error for what is no body."""
+    enqueued, available, content_type, key, attributes = _LEASED_BODY.unpack_from(body)
+    at = _BODY_BYTES + content_type
+    return enqueued, available, body[_BODY_BYTES:at], at + key + attributes, bool(key or attributes)
+
+
 _BLANK_RUN = bytes(_RUN_BYTES)
 
 
@@ -186,7 +226,7 @@ def unpack_shown(reply: list[bytes | int], partition: int, partitions: int) -> J
     assert isinstance(body, bytes)
     namespace, queue = keys.split_name_key(name)
     job_id = int.from_bytes(sequence, "big") * partitions + partition
-    job = unpack_leased(run or _BLANK_RUN, body, namespace, queue, job_id)
+    job = _unpack_job(run or _BLANK_RUN, body, namespace, queue, job_id)
     job.state = JobState(int(state))
     _, rank, _, _, expires, attempts_max, _, size, *_ = _BODY.unpack_from(body)
     job.rank, job.expires_at_ms, job.payload_bytes = rank - _BIAS, expires, size

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from quintet_core.domain.errors import Refusal
-from quintet_core.domain.job import Job, JobState, LeaseTerms, NewJob
+from quintet_core.domain.job import Job, JobState, LeasedRecord, LeaseTerms, NewJob
 from quintet_core.domain.limits import DEDUPLICATION_WINDOW_MS_DEFAULT
 from quintet_core.domain.outcomes import (
     Acknowledged,
@@ -40,6 +40,7 @@ from quintet_core.storage.pipeline import Operation, Ordered
 from quintet_core.storage.upkeep import Upkeep
 
 TOKEN_MAX = 2**64 - 1
+PACKED_PER_TERMS_MAX = 16
 
 _T = TypeVar("_T")
 _PACKED_SETTINGS = records.pack_settings(QueueSettings())
@@ -114,6 +115,32 @@ class RedisStore(Upkeep):
 
         self.pipeline.submit(Operation(partition, packed, on_answer, order))
 
+    def enqueue_plain(
+        self,
+        namespace: str,
+        queue: str,
+        payload: bytes,
+        content_type: bytes,
+        rank: int,
+        create_if_missing: bool,
+        done: Done[int],
+        order: Ordered | None = None,
+    ) -> None:
+        """One job of which nothing else is said; its id. Refusals as enqueue."""
+        key, partition = home(namespace, queue, self.partitions)
+        partitions = self.partitions
+
+        def on_answer(answer: Reply) -> None:
+            done(answer if answer.__class__ is Refusal else int.from_bytes(answer, "big") * partitions + partition)
+
+        packed = pack_enqueue_one(
+            key,
+            _DEFAULT_SETTINGS if create_if_missing else _NO_SETTINGS,
+            records.pack_plain_options(rank, len(payload)),
+            records.pack_plain_tail(content_type, payload),
+        )
+        self.pipeline.submit(Operation(partition, packed, on_answer, order))
+
     # --- jobs out
 
     def dequeue(
@@ -133,33 +160,47 @@ class RedisStore(Upkeep):
         are none, ask to be told of new ones."""
         partitions = self.partitions
         if len(queues) == 1 and not bound:
-            key, partition = home(namespace, queues[0], partitions)
-            packed = pack_dequeue_one(key, _pack_terms(jobs_max, terms, allow_missing, await_jobs))
+            partition, packed = self._pack_dequeue(namespace, queues[0], jobs_max, terms, allow_missing, await_jobs)
         else:
             names = [name_key(namespace, queue) for queue in queues]
             partition = self.partition_of(namespace, queues[0])
             packed_terms = records.pack_terms(jobs_max, terms, allow_missing, await_jobs, bound)
             packed = pack("dequeue", [len(names), *names, packed_terms])
 
-        def parse(answer: Reply) -> Dequeued | Worse:
+        def on_answer(answer: Reply) -> None:
+            if answer.__class__ is Refusal:
+                done(answer)
+                return
             if answer[0] != b"j":
-                return Worse() if answer[0] == b"c" else Dequeued([])
+                done(Worse() if answer[0] == b"c" else Dequeued([]))
+                return
             jobs = [
-                records.unpack_leased(
-                    answer[at + 1],
-                    answer[at + 2],
+                LeasedRecord(
+                    int.from_bytes(answer[at + 3], "big") * partitions + partition,
                     namespace,
                     queues[answer[at]],
-                    int.from_bytes(answer[at + 3], "big") * partitions + partition,
+                    answer[at + 1],
+                    answer[at + 2],
                 )
                 for at in range(1, len(answer), 4)
             ]
-            return Dequeued(jobs)
-
-        def on_answer(answer: Reply) -> None:
-            done(parsed(parse, answer))
+            done(Dequeued(jobs))
 
         self.pipeline.submit(Operation(partition, packed, on_answer, order))
+
+    def _pack_dequeue(
+        self, namespace: str, queue: str, jobs_max: int, terms: LeaseTerms, allow_missing: bool, await_jobs: bool
+    ) -> tuple[int, tuple[int, bytes]]:
+        """The partition and the packed operation: mostly what the same terms were packed to the last time."""
+        asked = (namespace, queue, jobs_max, allow_missing, await_jobs)
+        found = terms.packed.get(asked)
+        if found is None:
+            if len(terms.packed) >= PACKED_PER_TERMS_MAX:
+                terms.packed.clear()
+            key, partition = home(namespace, queue, self.partitions)
+            packed_terms = records.pack_terms(jobs_max, terms, allow_missing, await_jobs, b"")
+            found = terms.packed[asked] = partition, pack_dequeue_one(key, bulk(packed_terms))
+        return found
 
     def best(
         self,
@@ -409,14 +450,6 @@ def _pack_enqueue(key: bytes, jobs: Sequence[NewJob], create_if_missing: bool) -
         window_ms = job.deduplication_window_ms or DEDUPLICATION_WINDOW_MS_DEFAULT
         arguments += (records.pack_options(job, window_ms), job.deduplication_key, records.pack_tail(job))
     return pack("enqueue", arguments)
-
-
-def _pack_terms(jobs_max: int, terms: LeaseTerms, allow_missing: bool, await_jobs: bool) -> bytes:
-    found = terms.packed.get((jobs_max, allow_missing, await_jobs))
-    if found is None:
-        found = bulk(records.pack_terms(jobs_max, terms, allow_missing, await_jobs, b""))
-        terms.packed[jobs_max, allow_missing, await_jobs] = found
-    return found
 
 
 def _ids(sequences: bytes, partition: int, partitions: int) -> list[int]:

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from itertools import islice
 
 from quintet_core.domain.errors import Reason, Refusal, broken, exceeded, refusal
-from quintet_core.domain.job import Job, LeaseTerms, Placement
+from quintet_core.domain.job import LeasedRecord, LeaseTerms, Placement
 from quintet_core.domain.limits import LEASE_MS_MAX, Limits
 from quintet_core.domain.outcomes import Dequeued, Done
 from quintet_core.operations import bounds
+from quintet_core.storage import records
 from quintet_core.storage.keys import name_key
 from quintet_core.storage.pipeline import Ordered
 from quintet_core.storage.redis_store import Best, RedisStore, Scope, Worse
@@ -41,6 +42,8 @@ class Dequeue:
     jobs_max: int = 1
     wait_ms: int = 0
     allow_missing: bool = False
+    # It keeps the rules; who asks the same again need not be checked again.
+    checked: bool = False
 
 
 def _nobody(_: Dequeued | Refusal) -> None:
@@ -138,6 +141,8 @@ class Dequeues:
         )
 
     def _check(self, request: Dequeue) -> None:
+        if request.checked:
+            return
         bounds.check_namespace(request.namespace)
         if not request.queues:
             if request.wait_ms != -1 or not request.allow_missing:
@@ -154,6 +159,7 @@ class Dequeues:
         if not request.terms.session:
             bounds.check_span("lease_ms", request.terms.lease_ms, LEASE_MS_MAX)
             bounds.check_label("worker", request.terms.worker)
+        request.checked = True
 
     def _group(self, request: Dequeue) -> tuple[list[bytes], list[list[str]]]:
         names = list(dict.fromkeys(request.queues))
@@ -229,14 +235,13 @@ class Dequeues:
             elif not waiter.trying:
                 return
 
-    def give_back(self, request: Dequeue, jobs: list[Job], order: Ordered | None) -> None:
+    def give_back(self, request: Dequeue, jobs: list[LeasedRecord], order: Ordered | None) -> None:
         """Release jobs that nobody can be told of, as if they had never been handed out."""
         for job in jobs:
-            assert job.lease is not None
             self._store.release(
                 job.id,
                 Scope.of(request.namespace, None),
-                job.lease.token,
+                records.token_of_run(job.run),
                 delay_ms=0,
                 placement=Placement.ORIGINAL,
                 failure_reason="",

@@ -12,13 +12,16 @@ import hmac
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
+
+from google.protobuf.message import Message
 
 from quintet_core.domain.errors import Reason, Refusal, exceeded, refusal
 from quintet_core.domain.job import LeaseTerms
 from quintet_core.domain.outcomes import Done
 from quintet_core.storage.pipeline import Ordered
 from quintet_core.storage.redis_store import RedisStore
-from quintet_core.waiting.dequeues import Handle
+from quintet_core.waiting.dequeues import Dequeue
 
 HEARTBEATS_PER_TTL = 3
 SESSIONS_PER_HEARTBEAT_MAX = 500
@@ -26,21 +29,33 @@ LAPSED = -1
 OWNERS_MAX = 200_000
 
 
-class Owner(Ordered):
-    """One owner of a session: its operations are ordered, its parked dequeues and leases end with it."""
+class Wait(Protocol):
+    """A dequeue or await_jobs that is parked or under way."""
 
-    __slots__ = ("closed", "handles", "key", "partitions", "terms")
+    def cancel(self, why: Reason = Reason.CANCELLED) -> None:
+        """Stop waiting, with an answer."""
+
+    def abandon(self) -> None:
+        """Stop waiting without one."""
+
+
+class Owner(Ordered):
+    """One owner of a session: its operations are ordered, its waits and leases end with it."""
+
+    __slots__ = ("asked", "closed", "handles", "key", "partitions", "terms")
 
     def __init__(self, number: int, partitions: set[int]) -> None:
         super().__init__()
         self.key = number.to_bytes(8, "big")
         self.closed = False
-        # Parked or running dequeues, by their sequence.
-        self.handles: dict[int, Handle] = {}
+        # Waits, parked or under way, by their sequence.
+        self.handles: dict[int, Wait] = {}
         # Where it may hold leases.
         self.partitions = partitions
         # Of its last dequeue.
         self.terms: LeaseTerms | None = None
+        # The last dequeue it sent, from one queue, and what was made of it.
+        self.asked: tuple[Message, Dequeue] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -177,7 +192,7 @@ class Sessions:
     # --- ends
 
     def close_owner(self, session: Session, number: int, done: Done[int]) -> None:
-        """End an owner: parked dequeues answer OWNER_CLOSED, leases are released. `done` gets how many."""
+        """End an owner: its waits answer OWNER_CLOSED, leases are released. `done` gets how many."""
         owner = session.owners.pop(number, None)
         if owner is None:
             if not session.resumed:
@@ -221,7 +236,7 @@ class Sessions:
         asyncio.gather(*releases).add_done_callback(gathered)
 
     def detach(self, session: Session) -> None:
-        """The stream broke and the session may be resumed: parked dequeues end, leases stay until it lapses."""
+        """The stream broke and the session may be resumed: waits end, leases stay until it lapses."""
         self._forget(session)
 
     async def close(self, session: Session) -> None:

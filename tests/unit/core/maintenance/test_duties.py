@@ -16,6 +16,7 @@ from quintet_core.maintenance.events import EventTrim
 from quintet_core.maintenance.letters import JOBS_PER_STEP, REASON, SOURCE, DeadLetters
 from quintet_core.maintenance.sessions import LapsedSessions
 from quintet_core.maintenance.sweep import IDLE_ROUNDS, Sweep
+from quintet_core.storage.records import unpack_leased
 from quintet_core.storage.redis_store import Scope
 
 from tests.support.redis_server import RedisConnection
@@ -41,7 +42,7 @@ class Queues:
             self.store.dequeue, SPACE, [queue], 10, terms or LeaseTerms(), allow_missing=True, await_jobs=False
         )
         assert isinstance(outcome, Dequeued)
-        return outcome.jobs
+        return list(map(unpack_leased, outcome.jobs))
 
     async def give_back(self, job: Job, reason: str = "") -> None:
         assert job.lease is not None

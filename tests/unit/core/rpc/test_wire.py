@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+
+import msgspec
 import pytest
 from google.protobuf.message import Message
 from hypothesis import given, settings
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 from quintet.v1 import job_pb2
 from quintet.v1 import queue_service_pb2 as q
 from quintet.v1 import session_service_pb2 as s
-from quintet_core.domain.job import Job, JobState, Lease
+from quintet_core.domain.job import Job, JobState, Lease, LeasedRecord
 from quintet_core.domain.outcomes import Dequeued
 from quintet_core.rpc import wire
 
@@ -19,6 +22,7 @@ BORDERS = (0, 1, 127, 128, 4095, 4096, 16_383, 16_384, 2_097_151, 2_097_152)
 
 sequences = st.integers(0, U64) | st.sampled_from([0, 1, U64])
 texts = st.text(max_size=60) | st.sampled_from(["", "é" * 2000, "x" * 4096, "\0"])
+labels = st.text(max_size=60) | st.sampled_from(["", "é" * 127, "x" * 255, "\0"])
 ids = st.integers(1, 2**53 - 1)
 instants = st.integers(0, 2**53) | st.sampled_from([0, I63])
 ranks = st.integers(-(2**63), I63) | st.sampled_from([-(2**63), -1, 0, 1, I63])
@@ -42,7 +46,7 @@ jobs = st.builds(
     attempts_max=st.integers(0, U32),
     failure_reason=texts,
     lease=leases,
-    deduplication_key=texts,
+    deduplication_key=labels,
     attributes=st.dictionaries(st.text(max_size=10), st.text(max_size=200), max_size=5),
     payload_bytes=st.integers(0, U32),
 )
@@ -73,6 +77,36 @@ def job_message(job: Job) -> job_pb2.Job:
     )
 
 
+RUN = struct.Struct(">BBIIQQQQQQQQIIQQBH")
+BODY = struct.Struct(">IQQQQIQIBBH")
+
+
+def record(job: Job) -> LeasedRecord:
+    """The job as the function library hands it out: formats of storage/lua/10_codec.lua."""
+    assert job.lease is not None
+    worker, reason, rank = job.lease.worker.encode(), job.failure_reason.encode(), job.rank + 2**63
+    run = RUN.pack(
+        job.state, 1, job.attempts, 5, rank, 6, job.lease.token, job.lease.deadline_at_ms, 8, 9, 10,
+        job.expires_at_ms, job.attempts_max, job.payload_bytes, 11, 12, len(worker), len(reason),
+    )  # fmt: skip
+    kind, key = job.content_type.encode(), job.deduplication_key.encode()
+    attributes = msgspec.msgpack.encode(job.attributes) if job.attributes else b""
+    body = BODY.pack(
+        5, rank, job.enqueued_at_ms, job.available_at_ms, 13, 14, 15, 16, len(kind), len(key), len(attributes)
+    )
+    return LeasedRecord(
+        job.id, job.namespace, job.queue, run + worker + reason, body + kind + key + attributes + job.payload
+    )
+
+
+def leased(job: Job) -> bytes:
+    """The job's message as it goes out, of the size that was told."""
+    size, parts = wire.leased_job(record(job))
+    encoded = b"".join(parts)
+    assert len(encoded) == size
+    return encoded
+
+
 def plain_job(payload: bytes, queue: str = "q") -> Job:
     lease = Lease(7, 0)
     return Job(
@@ -99,20 +133,20 @@ def test_an_acknowledge_response(sequence: int) -> None:
 
 @given(jobs)
 def test_a_leased_job(job: Job) -> None:
-    assert job_pb2.Job.FromString(wire.leased_job(job)) == job_message(job)
+    assert job_pb2.Job.FromString(leased(job)) == job_message(job)
 
 
 @settings(max_examples=50)
 @given(sequences, st.lists(jobs, max_size=3))
 def test_a_dequeue_response(sequence: int, found: list[Job]) -> None:
     expected = s.SessionResult(sequence=sequence, dequeue=q.DequeueResponse(jobs=map(job_message, found)))
-    assert results(wire.dequeued(sequence, Dequeued(found))) == [expected]
+    assert results(wire.dequeued(sequence, Dequeued(list(map(record, found))))) == [expected]
 
 
 @pytest.mark.parametrize("size", BORDERS)
 def test_payloads_at_every_length_at_which_their_length_grows(size: int) -> None:
     job = plain_job(bytes(size))
-    assert job_pb2.Job.FromString(wire.leased_job(job)) == job_message(job)
+    assert job_pb2.Job.FromString(leased(job)) == job_message(job)
 
 
 @pytest.mark.parametrize("border", BORDERS[2:])
@@ -121,7 +155,7 @@ def test_jobs_and_results_at_every_length_at_which_their_length_grows(border: in
     for size in range(max(0, border - 120), border + 2, 7 if border > 100_000 else 1):
         found = [plain_job(bytes(size))]
         expected = s.SessionResult(sequence=3, dequeue=q.DequeueResponse(jobs=map(job_message, found)))
-        assert results(wire.dequeued(3, Dequeued(found))) == [expected]
+        assert results(wire.dequeued(3, Dequeued(list(map(record, found))))) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -155,11 +189,22 @@ def test_results_of_different_shapes_stand_side_by_side(mixed: list[tuple[int, J
     for sequence, job in mixed:
         encoded += [
             wire.enqueued_one(sequence, job.id),
-            wire.dequeued(sequence, Dequeued([job])),
+            wire.dequeued(sequence, Dequeued([record(job)])),
             wire.acknowledged(sequence),
         ]
         expected += [sequence] * 3
     assert [result.sequence for result in results(*encoded)] == expected
+
+
+@pytest.mark.parametrize("cut", [0, 1, 30, 51])
+def test_what_is_no_record_raises(cut: int) -> None:
+    whole = record(plain_job(b"x"))
+    for damaged in (
+        LeasedRecord(1, "default", "q", whole.run[:cut], whole.body),
+        LeasedRecord(1, "default", "q", whole.run, whole.body[:cut]),
+    ):
+        with pytest.raises((struct.error, ValueError)):
+            wire.dequeued(1, Dequeued([damaged]))
 
 
 def test_bytes_go_out_as_they_are_and_messages_encoded() -> None:

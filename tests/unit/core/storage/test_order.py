@@ -8,7 +8,7 @@ import random
 import pytest
 from quintet_core.domain.job import Placement
 from quintet_core.domain.outcomes import Dequeued
-from quintet_core.storage.records import rank_bytes
+from quintet_core.storage.records import rank_bytes, unpack_leased
 from quintet_core.storage.redis_store import Best, Worse
 
 from tests.support.store import Clock, Reason, reason_of
@@ -81,7 +81,7 @@ async def test_a_dequeue_takes_nothing_worse_than_its_bound(verbs: Verbs) -> Non
     better = await verbs.dequeue(bound=rank_bytes(3) + b"\xff" * 8)
     assert isinstance(worse, Worse)
     assert isinstance(better, Dequeued)
-    assert [job.payload for job in better.jobs] == [b"job"]
+    assert [unpack_leased(job).payload for job in better.jobs] == [b"job"]
 
 
 async def test_best_tells_the_place_that_a_bound_is_made_of(verbs: Verbs) -> None:
@@ -92,7 +92,7 @@ async def test_best_tells_the_place_that_a_bound_is_made_of(verbs: Verbs) -> Non
     assert isinstance(best, Best)
     assert best.index == 1
     taken = await verbs.dequeue(one, two, bound=best.place)
-    assert [job.payload for job in taken.jobs] == [b"b"]
+    assert [unpack_leased(job).payload for job in taken.jobs] == [b"b"]
 
 
 async def test_an_unknown_queue_is_named_unless_it_may_be_missing(verbs: Verbs) -> None:

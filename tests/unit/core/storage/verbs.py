@@ -9,6 +9,7 @@ from quintet_core.domain.event import Event
 from quintet_core.domain.job import Job, JobState, LeaseTerms, NewJob, Placement
 from quintet_core.domain.outcomes import Dequeued, Enqueued, JobPage
 from quintet_core.domain.queue import QueueSettings
+from quintet_core.storage.records import unpack_leased
 from quintet_core.storage.redis_store import Scope
 
 from tests.support.store import Clock, OpenStore
@@ -82,7 +83,7 @@ class Verbs:
         """Dequeue what there is."""
         answer = await self.dequeue(*queues, terms=terms, jobs_max=jobs_max)
         assert isinstance(answer, Dequeued), answer
-        return answer.jobs
+        return list(map(unpack_leased, answer.jobs))
 
     async def take(self, *queues: str, terms: LeaseTerms | None = None) -> Job:
         """Dequeue one job, which must be there."""

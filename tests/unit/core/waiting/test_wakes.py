@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack
 import pytest
 from quintet_core.domain.errors import Reason, Refusal
 from quintet_core.domain.job import Job
+from quintet_core.storage.records import unpack_leased
 from quintet_core.storage.redis_store import Scope
 
 from tests.support.redis_server import RedisConnection, RedisServer
@@ -79,7 +80,7 @@ class Run:
     def taken(self) -> list[Job]:
         """What was given to anybody."""
         answers = [waiter.answer.result() for waiter in self.waiters if not waiter.parked]
-        return [job for answer in answers if not isinstance(answer, Refusal) for job in answer.jobs]
+        return [job for answer in answers if not isinstance(answer, Refusal) for job in map(unpack_leased, answer.jobs)]
 
     async def stuck(self) -> set[str]:
         """Queues with jobs that can be taken and somebody who waits for them."""
@@ -121,9 +122,9 @@ async def every_job_is_given_once(run: Run) -> None:
     reasons = [await waiter.reason() for waiter in run.waiters]
     assert set(reasons) <= {None, Reason.CANCELLED}
     assert not any(waiter.answers for waiter in run.abandoned)
-    assert [replica.dequeues.parked for replica in run.replicas] == [0] * REPLICAS
     for replica in run.replicas:
         await replica.settled()  # what was abandoned goes back
+    assert [replica.dequeues.parked for replica in run.replicas] == [0] * REPLICAS
     left: list[Job] = []
     while jobs := await run.replicas[0].take(*QUEUES, jobs_max=100):
         left += jobs
