@@ -93,7 +93,7 @@ class Calls:
         if not self.session.connected:
             await self.session.wait_connected(self._patience_s)
         future: asyncio.Future[SessionResult] = asyncio.get_running_loop().create_future()
-        submit(self._owner, request, partial(_settle, future))
+        submit(self._owner, request, partial(settle, future))
         return await future
 
     async def _read(self, submit: Submit[_Request], request: _Request) -> SessionResult:
@@ -124,7 +124,8 @@ class Calls:
             await asyncio.sleep(_REPEAT_PAUSE_S)
 
 
-def _settle(future: asyncio.Future[SessionResult], result: SessionResult) -> None:
+def settle(future: asyncio.Future[SessionResult], result: SessionResult) -> None:
+    """A result, or its failure's error, into the future, unless whoever awaited it has gone."""
     if future.done():
         return
     if result.HasField("failure"):

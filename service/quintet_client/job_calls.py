@@ -10,7 +10,7 @@ from functools import partial
 from quintet.v1 import queue_service_pb2 as wire
 from quintet.v1.session_service_pb2 import SessionResult
 
-from quintet_client.calls import Calls
+from quintet_client.calls import Calls, settle
 from quintet_client.errors import error_of_failure
 from quintet_client.job import Job, JobState, NewJob, Placement
 from quintet_client.queue import QueueCounts
@@ -129,6 +129,23 @@ class JobCalls(Calls):
             self._give_back(jobs)
         else:
             future.set_result(jobs)
+
+    async def await_jobs(self, *queues: str, wait_ms: int = -1, allow_missing: bool = True) -> bool:
+        """Waits until one of `queues` has a ready job, and takes none; False when none had within `wait_ms` (-1: no
+        bound). Whoever dequeues first has the job: nothing is promised to who was told."""
+        request = wire.AwaitJobsRequest(
+            namespace=self.namespace, queues=queues, wait_ms=wait_ms, allow_missing=allow_missing
+        )
+        if not self.session.connected:
+            await self.session.wait_connected(self._patience_s)
+        future: asyncio.Future[SessionResult] = asyncio.get_running_loop().create_future()
+        sequence = self.session.submit_await_jobs(self._owner, request, partial(settle, future))
+        try:
+            return (await future).await_jobs.ready
+        except asyncio.CancelledError:
+            if self._session is not None:
+                self._session.cancel_wait(self._owner, sequence)
+            raise
 
     def _give_back(self, jobs: Iterable[Job]) -> None:
         for job in jobs:

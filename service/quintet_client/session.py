@@ -56,6 +56,8 @@ HAND_OVER_S = 2.0
 CLOSE_AGAIN_S = 0.5
 
 _log = logging.getLogger(__name__)
+_WAITING = frozenset(("dequeue", "await_jobs"))
+"""Verbs that may wait."""
 _SESSION_OWNER = 0
 """Owner of the session's own operations. Callers' owners start at 1."""
 
@@ -96,7 +98,7 @@ class Session(Verbs):
         self._sequences = itertools.count(1)
         self._owners = itertools.count(1)
         self._pending: dict[int, OnResult] = {}
-        # Dequeues that wait: they may stay for hours and so do not count as in flight.
+        # Dequeues and await_jobs that wait: they may stay for hours and so do not count as in flight.
         self._parked: dict[int, OnResult] = {}
         self._backlog: deque[tuple[int, int, str, Message, OnResult]] = deque()
         self._backlog_max = backlog_max
@@ -203,7 +205,7 @@ class Session(Verbs):
 
     @property
     def parked(self) -> int:
-        """Dequeues that wait for jobs."""
+        """Dequeues and await_jobs that wait for jobs."""
         return len(self._parked)
 
     @property
@@ -250,7 +252,7 @@ class Session(Verbs):
         return self._submit(owner, request, on_result, "dequeue")
 
     def cancel_wait(self, owner: int, sequence: int) -> None:
-        """Ends a parked dequeue. Its own `on_result` then comes: CANCELLED, or the job that it took."""
+        """Ends a parked dequeue or await_jobs. Its own `on_result` then comes: CANCELLED, or the job that it took."""
         if sequence in self._parked or self._backlog:
             self._submit(owner, CancelWait(sequence=sequence), _ignore, "cancel_wait")
 
@@ -269,7 +271,7 @@ class Session(Verbs):
     def _submit(self, owner: int, request: Message, on_result: OnResult, verb: str) -> int:
         sequence = next(self._sequences)
         if self._sending and not self._backlog and len(self._pending) < self._in_flight_max:
-            if verb == "dequeue" and request.wait_ms:  # type: ignore[attr-defined]
+            if verb in _WAITING and request.wait_ms:  # type: ignore[attr-defined]
                 self._parked[sequence] = on_result
             else:
                 self._pending[sequence] = on_result
@@ -310,7 +312,7 @@ class Session(Verbs):
             sequence, owner, verb, request, on_result = self._backlog.popleft()
             request_bytes = request.ByteSize()
             self._backlog_bytes -= request_bytes
-            if isinstance(request, DequeueRequest) and request.wait_ms:
+            if verb in _WAITING and request.wait_ms:  # type: ignore[attr-defined]
                 self._parked[sequence] = on_result
             else:
                 self._pending[sequence] = on_result

@@ -29,6 +29,7 @@ from quintet_core.storage.link import Address
 from quintet_core.storage.pipeline import Pipeline
 from quintet_core.storage.redis_store import RedisStore
 from quintet_core.storage.wakes import WakeSubscriber
+from quintet_core.waiting.awaits import Awaits
 from quintet_core.waiting.dequeues import Dequeues
 from quintet_core.waiting.sessions import HEARTBEATS_PER_TTL, Sessions
 
@@ -65,8 +66,9 @@ class Core:
         self.connection = RedisConnection(terms, self.pipeline)
         self.store = RedisStore(self.pipeline, settings.partitions)
         self.dequeues = Dequeues(self.store, settings.limits)
+        self.awaits = Awaits(self.store, settings.limits)
         self.sessions = Sessions(self.store, settings.session_ttl_ms, lambda: self.connection.signing_key)
-        self.wakes = WakeSubscriber(terms, self.replica, self.dequeues.on_woken, self.dequeues.review_all)
+        self.wakes = WakeSubscriber(terms, self.replica, self.observers.on_woken, self._review_all)
         self.registry = FlushingRegistry()
         self.metrics = CoreMetrics(self.registry)
         self.recorder = Recorder(self.metrics)
@@ -110,6 +112,7 @@ class Core:
     async def stop_accepting(self) -> None:
         """Refuse what is new, end what only waits, and tell sessions to go elsewhere."""
         self.dequeues.close(refusal(Reason.DRAINING))
+        self.awaits.close(refusal(Reason.DRAINING))
         grace_s = self._settings.drain_grace_ms / 1000
         self._background(self.session_servicer.drain(grace_s))
         self._background(self.servers.stop(grace_s))
@@ -146,6 +149,11 @@ class Core:
 
     async def _review(self) -> None:
         self.dequeues.review_some(REVIEW_PERIOD_S)
+        self.awaits.review_some(REVIEW_PERIOD_S)
+
+    def _review_all(self) -> None:
+        self.dequeues.review_all()
+        self.awaits.review_all()
 
     def _doors(self) -> tuple[SessionServicer, Servers]:
         operations, bulk = QueueOperations(self.store, self._settings.limits), BulkOperations(self.store)
@@ -154,12 +162,13 @@ class Core:
             operations,
             bulk,
             self.dequeues,
+            self.awaits,
             self.sessions,
             self._settings.session_in_flight_max,
             self.recorder.answered,
         )
         servicers = Servicers(
-            queues=QueueServicer(operations, bulk, self.dequeues, door),
+            queues=QueueServicer(operations, bulk, self.dequeues, self.awaits, door),
             sessions=session_servicer,
             events=EventServicer(self.store, door, self.draining),
             admin=AdminServicer(self._standing(), door),
@@ -175,7 +184,7 @@ class Core:
             started_at_ms=time.time_ns() // 1_000_000,
             connection=self.connection,
             sessions=self.sessions,
-            dequeues=self.dequeues,
+            parked_waits=lambda: self.dequeues.parked + self.awaits.awaiting,
             is_ready=lambda: self.ready,
             is_draining=self.draining.is_set,
         )
@@ -183,8 +192,9 @@ class Core:
     def _connect_parts(self) -> None:
         self.observers.batches.append(self.recorder.on_batch)
         self.observers.clocks.append(self.timers.on_clock)
-        self.observers.wakes.append(self.dequeues.on_woken)
-        self.connection.attached += [self._show_health, self.dequeues.review_all, self._ask_due]
+        # Dequeues first: who only waits to be told must not keep them from a job.
+        self.observers.wakes += [self.dequeues.on_woken, self.awaits.on_woken]
+        self.connection.attached += [self._show_health, self._review_all, self._ask_due]
         self.connection.lost.append(self._show_health)
         self.registry.before.append(self.recorder.flush)
 
@@ -203,6 +213,7 @@ class Core:
         read_at_scrape(metrics.sessions, lambda: self.sessions.attached)
         read_at_scrape(metrics.owners, lambda: self.sessions.owners)
         read_at_scrape(metrics.parked, lambda: self.dequeues.parked)
+        read_at_scrape(metrics.awaiting, lambda: self.awaits.awaiting)
         read_at_scrape(metrics.ready, lambda: self.ready)
         read_at_scrape(metrics.redis_connected, lambda: connection.ready)
         read_at_scrape(metrics.redis_connects, lambda: connection.connects)

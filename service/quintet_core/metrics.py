@@ -32,7 +32,7 @@ class CoreMetrics(MetricSet):
     )
     call_seconds = Observing(
         "quintet_core_call_seconds",
-        "Unary calls, from their arrival to their answer; of a dequeue, its wait included.",
+        "Unary calls, from their arrival to their answer; of dequeue and await_jobs, the wait included.",
         SECONDS_BUCKETS,
         verb=(*QUEUE_VERBS, *EVENT_VERBS[:-1], *ADMIN_VERBS),
     )
@@ -47,6 +47,7 @@ class CoreMetrics(MetricSet):
     sessions = Gauging("quintet_core_sessions", "Sessions with a stream here.")
     owners = Gauging("quintet_core_owners", "Owners of these sessions.")
     parked = Gauging("quintet_core_parked_dequeues", "Dequeues that wait for a job here.")
+    awaiting = Gauging("quintet_core_awaiting_jobs", "Calls of await_jobs that wait here, and take no job.")
     ready = Gauging("quintet_core_ready", "1 when work may be sent here.")
     redis_connected = Gauging("quintet_core_redis_connected", "1 when operations can flow to Redis.")
     redis_connects = Gauging("quintet_core_redis_connects", "Times that a connection to Redis was made ready.")

@@ -12,7 +12,6 @@ from quintet.v1 import admin_service_pb2_grpc
 from quintet_core.domain.durability import APPEND_FSYNC, APPEND_ONLY, EVICTION_POLICY
 from quintet_core.rpc.door import Context, Door
 from quintet_core.storage.connection import RedisConnection
-from quintet_core.waiting.dequeues import Dequeues
 from quintet_core.waiting.sessions import Sessions
 
 _M = TypeVar("_M")
@@ -32,7 +31,7 @@ class Standing:
     started_at_ms: int
     connection: RedisConnection
     sessions: Sessions
-    dequeues: Dequeues
+    parked_waits: Callable[[], int]
     is_ready: Callable[[], bool]
     is_draining: Callable[[], bool]
 
@@ -86,7 +85,7 @@ class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
             replica=standing.replica,
             started_at_ms=standing.started_at_ms,
             sessions=standing.sessions.attached,
-            parked_waits=standing.dequeues.parked,
+            parked_waits=standing.parked_waits(),
             ready=standing.is_ready(),
             draining=standing.is_draining(),
         )

@@ -10,13 +10,14 @@ from quintet.v1 import queue_service_pb2_grpc
 
 from quintet_core.domain.errors import Refusal, broken
 from quintet_core.domain.job import JobState, LeaseTerms
-from quintet_core.domain.outcomes import Dequeued, Done
+from quintet_core.domain.outcomes import Awaited, Dequeued, Done
 from quintet_core.domain.queue import PauseDirection
 from quintet_core.operations.bulk import BulkOperations
 from quintet_core.operations.queues import QueueOperations
 from quintet_core.rpc import convert
 from quintet_core.rpc.door import Context, Door
 from quintet_core.storage.link import into
+from quintet_core.waiting.awaits import Await, Awaits
 from quintet_core.waiting.dequeues import Dequeue, Dequeues
 
 # Each method's name is the API's.
@@ -26,10 +27,13 @@ from quintet_core.waiting.dequeues import Dequeue, Dequeues
 class QueueServicer(queue_service_pb2_grpc.QueueServiceServicer):
     """Unary calls on queues and jobs."""
 
-    def __init__(self, operations: QueueOperations, bulk: BulkOperations, dequeues: Dequeues, door: Door) -> None:
+    def __init__(
+        self, operations: QueueOperations, bulk: BulkOperations, dequeues: Dequeues, awaits: Awaits, door: Door
+    ) -> None:
         self._operations = operations
         self._bulk = bulk
         self._dequeues = dequeues
+        self._awaits = awaits
         self._door = door
 
     # --- jobs
@@ -61,6 +65,21 @@ class QueueServicer(queue_service_pb2_grpc.QueueServiceServicer):
                 raise
 
         return await self._door.wait(context, "dequeue", namespace, outcome, convert.dequeued)
+
+    async def AwaitJobs(self, request: pb.AwaitJobsRequest, context: Context) -> pb.AwaitJobsResponse:
+        """Wait until there is a job to take."""
+        namespace = _namespace(request)
+
+        async def outcome() -> Awaited | Refusal:
+            future: asyncio.Future[Awaited | Refusal] = asyncio.get_running_loop().create_future()
+            wanted = Await(namespace, list(request.queues), request.wait_ms, request.allow_missing)
+            awaiter = self._awaits.await_jobs(wanted, into(future))
+            try:
+                return await future
+            finally:
+                awaiter.abandon()
+
+        return await self._door.wait(context, "await_jobs", namespace, outcome, convert.jobs_awaited)
 
     async def Acknowledge(self, request: pb.AcknowledgeRequest, context: Context) -> pb.AcknowledgeResponse:
         """End a leased job."""

@@ -22,6 +22,7 @@ from quintet_core.rpc import wire
 from quintet_core.rpc.access import Access, current_access
 from quintet_core.rpc.session_verbs import Observe, SessionVerbs
 from quintet_core.rpc.status import abort
+from quintet_core.waiting.awaits import Awaits
 from quintet_core.waiting.dequeues import Dequeues
 from quintet_core.waiting.sessions import Sessions
 
@@ -39,6 +40,7 @@ class SessionServicer(session_service_pb2_grpc.SessionServiceServicer):
         operations: QueueOperations,
         bulk: BulkOperations,
         dequeues: Dequeues,
+        awaits: Awaits,
         sessions: Sessions,
         in_flight_max: int,
         observe: Observe,
@@ -46,6 +48,7 @@ class SessionServicer(session_service_pb2_grpc.SessionServiceServicer):
         self.operations = operations
         self.bulk = bulk
         self.dequeues = dequeues
+        self.awaits = awaits
         self.sessions = sessions
         self.in_flight_max = in_flight_max
         self.observe = observe
@@ -99,7 +102,13 @@ class _Stream(SessionVerbs):
 
     def __init__(self, servicer: SessionServicer, context: grpc.aio.ServicerContext[Any, Any], access: Access) -> None:
         super().__init__(
-            servicer.operations, servicer.bulk, servicer.dequeues, servicer.sessions, access, servicer.observe
+            servicer.operations,
+            servicer.bulk,
+            servicer.dequeues,
+            servicer.awaits,
+            servicer.sessions,
+            access,
+            servicer.observe,
         )
         self._in_flight_max = servicer.in_flight_max
         self._context = context
