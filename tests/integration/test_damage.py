@@ -1,8 +1,4 @@
-"""Partial damage: each verb against each key it might meet in each wrong shape.
-
-An error comes before the first write or not at all: after an answer that is a refusal everything is as it was, or as it
-is when what had fallen due was carried out and nothing else. A verb that does not need the damaged key does what it
-does without the damage, to the byte.
+"""Partial damage: each verb of queues against each key it might meet in each wrong shape; see tests/support/damage.py.
 
 With QUINTET_TEST_FULL set every call meets every damage. Otherwise each meets every key of a wrong type and every
 missing key, but only a third of the garbled values, another third than the next call.
@@ -10,60 +6,41 @@ missing key, but only a third of the garbled values, another third than the next
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
-import hiredis
 import pytest
 from quintet_core.domain.errors import Reason
 from quintet_core.domain.job import LeaseTerms, NewJob
 from quintet_core.domain.queue import QueueSettings
 from quintet_core.storage import records
-from quintet_core.storage.keys import name_key, namespace_scope, partition_of
+from quintet_core.storage.keys import namespace_scope
 
+from tests.support.damage import (
+    PARTITION,
+    TAG,
+    Argument,
+    Call,
+    Scene,
+    damages,
+    is_refusal,
+    names,
+    scene_as_it_is,
+    send,
+    try_out,
+)
 from tests.support.partition_state import contents
 from tests.support.redis_server import RedisConnection
 from tests.support.store import START_MS
 
-Argument = bytes | str | int
-
-FULL = bool(os.environ.get("QUINTET_TEST_FULL"))
-PARTITION = 0
-TAG = "{p00}"
 SESSION, OWNER = b"session1", b"owner--1"
 SCOPE = namespace_scope("n")
 
 
-def _names() -> Iterator[bytes]:
-    for number in range(1000):
-        key = name_key("n", f"queue-{number}")
-        if partition_of(key, 16) == PARTITION:
-            yield key
-
-
-_NAMES = _names()
+_NAMES = names("queue")
 FIRST, SECOND, NEW, DELETED = (next(_NAMES) for _ in range(4))
 SETTINGS = records.pack_settings(QueueSettings(attempts_max=2, dead_letter_queue="letters", backoff_ms=100))
 PLAIN_SETTINGS = records.pack_settings(QueueSettings())
 LIMITED_SETTINGS = records.pack_settings(QueueSettings(jobs_max=100, payload_bytes_max=100, rank_range=(-5, 5)))
-
-
-@dataclass(frozen=True)
-class Call:
-    """One verb with its arguments."""
-
-    verb: str
-    arguments: tuple[Argument, ...]
-
-    @property
-    def settling(self) -> tuple[Call, ...]:
-        """Calls that carry out what is due where this one looks, and do no more."""
-        if self.arguments[1:3] == (SCOPE, "0"):
-            return (Call("get_job", (*self.arguments[:3], "0")),)
-        queues = (FIRST, SECOND) if self.verb == "settle_due" else self.arguments
-        return tuple(Call("count", (queue,)) for queue in queues if queue in (FIRST, SECOND))
 
 
 def enqueue(queue: bytes, **fields: Any) -> Call:
@@ -82,19 +59,6 @@ def dequeue(*queues: bytes, owned: bool = False, lease_ms: int = 60_000, jobs_ma
 def of_job(verb: str, sequence: int, *rest: Argument) -> Call:
     """A verb on a job of the namespace."""
     return Call(verb, (sequence.to_bytes(8, "big"), SCOPE, "0", *rest))
-
-
-def send(redis: RedisConnection, *calls: Call) -> list[Any]:
-    """Carry out calls as one batch: their answers. One error instead of a reply is everybody's."""
-    parts: list[Argument] = ["FCALL", "batch_v1", 1, TAG, b"replica1"]
-    for call in calls:
-        parts += (call.verb, len(call.arguments), *call.arguments)
-    try:
-        return list(redis.command(*parts)[4:])
-    except hiredis.ReplyError as error:
-        if not str(error).startswith("DAMAGED"):
-            raise
-        return [[b"!", int(Reason.DAMAGED)]] * len(calls)
 
 
 def set_scene(redis: RedisConnection) -> None:
@@ -186,84 +150,6 @@ CALLS: dict[str, Call] = {
 LATER_MS = 200_000
 
 
-@dataclass(frozen=True)
-class Damage:
-    """One thing wrong in one key. `type_only`: the key cannot be used at all."""
-
-    key: str
-    what: str
-    do: tuple[tuple[Argument, ...], ...]
-    type_only: bool = False
-
-
-def wrong_types(keys: list[str]) -> Iterator[Damage]:
-    """Each key another type than it should be."""
-    for key in keys:
-        name = f"{TAG}:{key}"
-        yield Damage(key, "is a string", (("DEL", name), ("SET", name, "x")), True)
-
-
-def missing(keys: list[str]) -> Iterator[Damage]:
-    """Each key gone while others still refer to it."""
-    for key in keys:
-        yield Damage(key, "is gone", (("DEL", f"{TAG}:{key}"),))
-
-
-def garbled(found: dict[str, Any]) -> Iterator[Damage]:
-    """Values of hashes cut, emptied, overwritten, lengthened or lost; strays among the members of sets."""
-    for key, value in found.items():
-        name = f"{TAG}:{key}"
-        kind, entries = value
-        if kind == b"hash":
-            for field, raw in entries.items():
-                for what, wrong in (
-                    ("cut", raw[: len(raw) // 2]),
-                    ("empty", b""),
-                    ("overwritten", b"\xff" * len(raw)),
-                    ("lengthened", raw + b"\0"),
-                ):
-                    yield Damage(key, f"{field!r} {what}", (("HSET", name, field, wrong),))
-                yield Damage(key, f"{field!r} lost", (("HDEL", name, field),))
-            yield Damage(key, "with a stray field", (("HSET", name, b"\0stray", b"stray"),))
-        elif kind == b"zset":
-            strays = ((b"", 0), (b"zz", "-inf"), (bytes(16), 0), (bytes(24), START_MS + 1), (b"\xff" * 25, "+inf"))
-            for stray, score in strays:
-                yield Damage(key, f"with a stray {stray!r} at {score}", (("ZADD", name, score, stray),))
-            for member in entries:
-                yield Damage(key, f"{member!r} lost", (("ZREM", name, member),))
-        else:
-            yield Damage(key, "ahead of meta", (("XADD", name, "999999-0", "t", "1", "n", "", "e", ""),))
-            last = max(int(entry[0].partition(b"-")[0]) for entry in entries)
-            yield Damage(key, "of another shape", (("XTRIM", name, "MAXLEN", 0), ("XADD", name, f"{last}-1", "x", "y")))
-
-
-@dataclass
-class Scene:
-    """The scene as it can be set again and again."""
-
-    dump: dict[bytes, bytes]
-    found: dict[str, Any]
-    damaged: dict[Damage, dict[str, Any]] = field(default_factory=dict)
-
-    def restore(self, redis: RedisConnection) -> None:
-        """Everything as it was."""
-        there = redis.command("KEYS", TAG + ":*")
-        commands: list[tuple[Argument, ...]] = [("DEL", *there)] if there else []
-        redis.commands([*commands, *(("RESTORE", key, 0, raw) for key, raw in self.dump.items())])
-
-    def damage(self, redis: RedisConnection, damage: Damage) -> None:
-        """Everything as it was but for one thing."""
-        self.restore(redis)
-        redis.commands(list(damage.do))
-
-    def with_damage(self, redis: RedisConnection, damage: Damage) -> dict[str, Any]:
-        """What is there after `damage`. Leaves it so."""
-        self.damage(redis, damage)
-        if damage not in self.damaged:
-            self.damaged[damage] = contents(redis, PARTITION)
-        return self.damaged[damage]
-
-
 @pytest.fixture(scope="module")
 def scenes() -> dict[int, Scene]:
     """By how much later it is; filled by `scene_of`."""
@@ -275,50 +161,16 @@ def scene_of(redis: RedisConnection, scenes: dict[int, Scene], later_ms: int) ->
     if later_ms not in scenes:
         set_scene(redis)
         redis.command("HSET", TAG + ":meta", "clock", START_MS + later_ms)
-        keys = redis.command("KEYS", TAG + ":*")
-        dumps = redis.commands([("DUMP", key) for key in keys])
-        scenes[later_ms] = Scene(dict(zip(keys, dumps, strict=True)), contents(redis, PARTITION))
+        scenes[later_ms] = scene_as_it_is(redis)
     return scenes[later_ms]
 
 
-def differing(one: dict[str, Any], other: dict[str, Any]) -> set[str]:
-    """Keys that are not the same in both."""
-    return {key for key in one.keys() | other.keys() if one.get(key) != other.get(key)}
-
-
-def is_refusal(answer: Any) -> bool:
-    """Whether an answer is a refusal of any kind."""
-    return isinstance(answer, list) and answer[:1] == [b"!"]
-
-
-def try_out(redis: RedisConnection, scene: Scene, call: Call, damage: Damage, usual: tuple[Any, Any]) -> str:
-    """What is wrong with how one call meets one damage; empty when nothing is."""
-    before = scene.with_damage(redis, damage)
-    (answer,) = send(redis, call)
-    after = contents(redis, PARTITION)
-    if is_refusal(answer):
-        if answer[1] == Reason.INTERNAL:
-            return f"is our fault: {answer}"
-        if after == before:
-            return ""
-        scene.damage(redis, damage)
-        send(redis, *call.settling)
-        changed = differing(after, contents(redis, PARTITION))
-        return f"refused with {answer}, but changed {changed}" if changed else ""
-    if damage.type_only:
-        if answer != usual[0]:
-            return f"answered {answer} instead of {usual[0]}"
-        changed = differing(after, usual[1]) - {damage.key}
-        return f"carried out, but {changed} are not as usual" if changed else ""
-    return ""
-
-
-def damages(scene: Scene, call: str) -> list[Damage]:
-    """The damages to try a call with."""
-    # Of the new queue: what stands where its keys are to be.
-    keys = [*scene.found, "q4:ready", "q4:expiring"]
-    third = slice(list(CALLS).index(call) % 3, None, 3) if not FULL else slice(None)
-    return [*wrong_types(keys), *missing(list(scene.found)), *list(garbled(scene.found))[third]]
+def settlings(call: Call) -> list[tuple[Call, ...]]:
+    """Calls that carry out what is due where `call` looks, and do no more."""
+    if call.arguments[1:3] == (SCOPE, "0"):
+        return [(Call("get_job", (*call.arguments[:3], "0")),)]
+    queues = (FIRST, SECOND) if call.verb == "settle_due" else call.arguments
+    return [tuple(Call("count", (queue,)) for queue in queues if queue in (FIRST, SECOND))]
 
 
 @pytest.mark.parametrize("later_ms", [0, LATER_MS], ids=["nothing due", "all due"])
@@ -329,7 +181,9 @@ def test_an_error_comes_before_the_first_write_or_not_at_all(
     scene, call = scene_of(redis, scenes, later_ms), CALLS[name]
     scene.restore(redis)
     usual = send(redis, call)[0], contents(redis, PARTITION)
-    tried = ((damage, try_out(redis, scene, call, damage, usual)) for damage in damages(scene, name))
+    # Of the new queue: what stands where its keys are to be.
+    possible = damages(scene, list(CALLS).index(name), ["q4:ready", "q4:expiring"])
+    tried = ((damage, try_out(redis, scene, call, damage, usual, settlings(call))) for damage in possible)
     failures = [f"{damage.key} {damage.what}: {problem}" for damage, problem in tried if problem]
     assert not failures, f"{len(failures)} of them:\n" + "\n".join(failures[:20])
 
