@@ -255,6 +255,33 @@ class TestWaits:
         assert (await api.queues.Count(q.CountRequest(queue=queue))).counts.ready == 1
 
 
+class TestAwaits:
+    async def test_end_with_the_first_job_and_take_none(self, api: Api, queue: str) -> None:
+        request = q.AwaitJobsRequest(queues=[queue, f"{queue}-2"], wait_ms=20_000, allow_missing=True)
+        waiting = [asyncio.ensure_future(api.queues.AwaitJobs(request)) for _ in range(10)]
+        await asyncio.sleep(0)
+        await api.put(queue)
+        assert all([(await each).ready for each in waiting])
+        assert (await api.queues.Count(q.CountRequest(queue=queue))).counts.ready == 1
+
+    async def test_end_when_their_time_is_over(self, api: Api, queue: str) -> None:
+        request = q.AwaitJobsRequest(queues=[queue], wait_ms=20, allow_missing=True)
+        assert not (await api.queues.AwaitJobs(request)).ready
+
+    async def test_of_a_missing_queue_or_of_none_are_refused(self, api: Api, queue: str) -> None:
+        missing = await refused(api.queues.AwaitJobs(q.AwaitJobsRequest(queues=[queue], wait_ms=-1)))
+        assert missing.reason == "QUEUE_NOT_FOUND"
+        assert (await refused(api.queues.AwaitJobs(q.AwaitJobsRequest()))).reason == "INVALID_ARGUMENT"
+
+    async def test_of_a_caller_that_left_are_forgotten(self, core: CorePart, api: Api, queue: str) -> None:
+        call = api.queues.AwaitJobs(q.AwaitJobsRequest(queues=[queue], wait_ms=-1, allow_missing=True))
+        while core.metrics()["quintet_core_awaiting_jobs"] == 0:
+            await asyncio.sleep(0.01)
+        call.cancel()
+        while core.metrics()["quintet_core_awaiting_jobs"] > 0:
+            await asyncio.sleep(0.01)
+
+
 class TestQueues:
     async def test_are_made_changed_and_shown(self, api: Api, queue: str) -> None:
         settings = QueueSettings(

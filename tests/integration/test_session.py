@@ -109,6 +109,10 @@ def take(queue: str, wait_ms: int = 0, **fields: Any) -> q.DequeueRequest:
     return q.DequeueRequest(queues=[queue], wait_ms=wait_ms, allow_missing=True, owner_lease=True, **fields)
 
 
+def told_of(queue: str, wait_ms: int = -1) -> q.AwaitJobsRequest:
+    return q.AwaitJobsRequest(queues=[queue], wait_ms=wait_ms, allow_missing=True)
+
+
 async def ready(api: Api, queue: str) -> int:
     counts: int = (await api.queues.Count(q.CountRequest(queue=queue))).counts.ready
     return counts
@@ -234,6 +238,37 @@ class TestWaits:
         (waiting,) = await stream.send((1, q.DequeueRequest(queues=[queue], wait_ms=-1)))
         await stream.do(1, q.DeleteQueueRequest(queue=queue))
         assert (await stream.result(waiting)).failure.reason == Reason.REASON_QUEUE_NOT_FOUND
+
+
+class TestAwaits:
+    async def test_are_told_of_a_job_and_take_none(self, api: Api, stream: Stream, queue: str) -> None:
+        waits = await stream.send(*((owner, told_of(queue)) for owner in range(20)))
+        assert not (await stream.do(99, told_of(queue, 0))).await_jobs.ready
+        await stream.do(99, put(queue))
+        assert all([(await stream.result(wait)).await_jobs.ready for wait in waits])
+        assert (await stream.do(99, told_of(queue, 0))).await_jobs.ready
+        assert await ready(api, queue) == 1
+
+    async def test_end_when_they_are_cancelled_or_their_time_is_over(self, stream: Stream, queue: str) -> None:
+        (waiting,) = await stream.send((1, told_of(queue)))
+        await stream.do(1, s.CancelWait(sequence=waiting))
+        assert (await stream.result(waiting)).failure.reason == Reason.REASON_CANCELLED
+        assert (await stream.do(1, told_of(queue, 30))).WhichOneof("result") == "await_jobs"
+
+    async def test_end_when_their_owner_closes(self, stream: Stream, queue: str) -> None:
+        (waiting,) = await stream.send((1, told_of(queue)))
+        await stream.do(1, s.CloseOwner())
+        assert (await stream.result(waiting)).failure.reason == Reason.REASON_OWNER_CLOSED
+
+    async def test_by_the_thousand_are_not_among_what_is_in_flight(self, stream: Stream, queue: str) -> None:
+        waits = await stream.send(*((1, told_of(queue)) for _ in range(stream.opened.in_flight_max + 1)))
+        await stream.do(1, put(queue))
+        assert all([(await stream.result(wait)).await_jobs.ready for wait in waits])
+
+    async def test_share_no_sequence_with_another_wait(self, stream: Stream, queue: str) -> None:
+        (waiting,) = await stream.send((1, told_of(queue)))
+        stream._sequence = waiting - 1
+        assert (await stream.do(1, told_of(queue))).failure.reason == Reason.REASON_INVALID_ARGUMENT
 
 
 class TestOwners:

@@ -152,6 +152,9 @@ class ScriptedCore(SessionServiceServicer):
     def _answer_dequeue(self, operation: SessionOperation) -> None:
         self.parked[operation.sequence] = operation
 
+    def _answer_await_jobs(self, operation: SessionOperation) -> None:
+        self.parked[operation.sequence] = operation
+
     def _answer_cancel_wait(self, operation: SessionOperation) -> SessionResult:
         sequence = operation.cancel_wait.sequence
         if self.parked.pop(sequence, None) is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from quintet.v1.job_pb2 import JOB_STATE_LEASED, JOB_STATE_READY, Job, Lease
-from quintet.v1.queue_service_pb2 import DequeueResponse, ExtendResponse, ReleaseResponse
+from quintet.v1.queue_service_pb2 import AwaitJobsResponse, DequeueResponse, ExtendResponse, ReleaseResponse
 from quintet.v1.reason_pb2 import REASON_JOB_NOT_FOUND, REASON_STALE_LEASE, REASON_UNAVAILABLE
 from quintet.v1.session_service_pb2 import Failure, SessionOperation, SessionResult
 from quintet_client import Client, JobNotFoundError, LeasedJob, StaleLeaseError, UnavailableError
@@ -70,6 +70,22 @@ async def test_a_wait_that_is_cancelled_before_its_job_is_cancelled_in_the_core(
     scripted: ScriptedCore, client: Client
 ) -> None:
     waiting = asyncio.ensure_future(client.dequeue("q", wait_ms=-1))
+    await scripted.until(lambda: bool(scripted.parked))
+    waiting.cancel()
+    await scripted.until(lambda: not scripted.parked)
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+async def test_who_waits_and_takes_nothing_is_told(scripted: ScriptedCore, client: Client) -> None:
+    scripted.answers["await_jobs"] = lambda operation: SessionResult(
+        sequence=operation.sequence, await_jobs=AwaitJobsResponse(ready=True)
+    )
+    assert await client.await_jobs("q")
+
+
+async def test_a_wait_that_takes_nothing_is_cancelled_in_the_core(scripted: ScriptedCore, client: Client) -> None:
+    waiting = asyncio.ensure_future(client.await_jobs("q"))
     await scripted.until(lambda: bool(scripted.parked))
     waiting.cancel()
     await scripted.until(lambda: not scripted.parked)

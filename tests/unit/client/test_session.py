@@ -8,7 +8,13 @@ from pathlib import Path
 import grpc
 import pytest
 from quintet.v1.job_pb2 import Job, NewJob
-from quintet.v1.queue_service_pb2 import DequeueRequest, DequeueResponse, EnqueueRequest, ListQueuesRequest
+from quintet.v1.queue_service_pb2 import (
+    AwaitJobsRequest,
+    DequeueRequest,
+    DequeueResponse,
+    EnqueueRequest,
+    ListQueuesRequest,
+)
 from quintet.v1.reason_pb2 import (
     REASON_CANCELLED,
     REASON_LIMIT_EXCEEDED,
@@ -273,6 +279,16 @@ async def test_parked_dequeues_do_not_count_as_in_flight(tmp_path: Path) -> None
     assert session.writable
     await session.close()
     await core.stop()
+
+
+async def test_waits_that_take_nothing_do_not_count_as_in_flight(core: ScriptedCore, session: Session) -> None:
+    waited = Results()
+    sequence = session.submit_await_jobs(1, AwaitJobsRequest(queues=["q"], wait_ms=-1), waited)
+    assert (session.parked, session.in_flight) == (1, 0)
+    session.cancel_wait(1, sequence)
+    await waited.count(1)
+    assert waited.reasons == [REASON_CANCELLED]
+    assert session.parked == 0
 
 
 async def test_a_cancelled_wait_answers_cancelled(core: ScriptedCore, session: Session) -> None:
