@@ -33,10 +33,11 @@ def varint(value: int) -> bytes:
     return bytes(groups)
 
 
-_SHORT = [varint(length) for length in range(4096)]
+_SHORT = [varint(size) for size in range(4096)]
 
 
-def _length(size: int) -> bytes:
+def length(size: int) -> bytes:
+    """The same, of what is mostly short."""
     return _SHORT[size] if size < 4096 else varint(size)
 
 
@@ -44,7 +45,8 @@ def _tag(number: int) -> bytes:
     return varint(number << 3 | _LENGTH_DELIMITED)
 
 
-_FIELDS = {field.name: _tag(field.number) for field in pb.SessionResult.DESCRIPTOR.fields if field.message_type}
+TAGS = {field.name: _tag(field.number) for field in pb.SessionResult.DESCRIPTOR.fields if field.message_type}
+"""The tag of each kind of result."""
 
 # results = 2 (message), then in it sequence = 1 (fixed64).
 _RESULT, _SEQUENCE = b"\x12", b"\x09"
@@ -69,12 +71,23 @@ def acknowledged(sequence: int) -> bytes:
 
 def result(sequence: int, kind: str, message: Message) -> bytes:
     """Any result: `kind` is its field in SessionResult."""
-    return _result(sequence, _FIELDS[kind], message.SerializeToString())
+    return _result(sequence, TAGS[kind], message.SerializeToString())
 
 
 def _result(sequence: int, tag: bytes, body: bytes) -> bytes:
-    head = b"".join((_SEQUENCE, _U64.pack(sequence), tag, _length(len(body))))
-    return b"".join((_RESULT, _length(len(head) + len(body)), head, body))
+    head = b"".join((_SEQUENCE, _U64.pack(sequence), tag, length(len(body))))
+    return b"".join((_RESULT, length(len(head) + len(body)), head, body))
+
+
+def joined_result(sequence: int, tag: bytes, size: int, parts: tuple[bytes, ...]) -> bytes:
+    """Any result, from the parts of its encoded message, `size` bytes in all."""
+    body_length = length(size)
+    return b"".join(
+        (
+            _RESULT, length(9 + len(tag) + len(body_length) + size), _SEQUENCE, _U64.pack(sequence), tag, body_length,
+            *parts,
+        )
+    )  # fmt: skip
 
 
 # id = 1, rank = 6, enqueued_at_ms = 8, available_at_ms = 9 (64 bits), attempts = 11, payload_bytes = 17 (32 bits),
@@ -135,23 +148,23 @@ def _rest(job: Job) -> bytes:
     return rest
 
 
-_DEQUEUE_TAG = _FIELDS["dequeue"]
+_DEQUEUE_TAG = TAGS["dequeue"]
 
 
 def dequeued(sequence: int, outcome: Dequeued) -> bytes:
     """A DequeueResponse. Raises as leased_job."""
     jobs = outcome.jobs
     if len(jobs) != 1:
-        packed = [(_JOBS_TAG, _length(size), *parts) for size, parts in map(leased_job, jobs)]
+        packed = [(_JOBS_TAG, length(size), *parts) for size, parts in map(leased_job, jobs)]
         return _result(sequence, _DEQUEUE_TAG, b"".join(part for parts in packed for part in parts))
     size, parts = leased_job(jobs[0])
-    job_length = _length(size)
+    job_length = length(size)
     body_size = 1 + len(job_length) + size
-    body_length = _length(body_size)
+    body_length = length(body_size)
     result_size = 9 + len(_DEQUEUE_TAG) + len(body_length) + body_size
     return b"".join(
         (
-            _RESULT, _length(result_size), _SEQUENCE, _U64.pack(sequence), _DEQUEUE_TAG, body_length, _JOBS_TAG,
+            _RESULT, length(result_size), _SEQUENCE, _U64.pack(sequence), _DEQUEUE_TAG, body_length, _JOBS_TAG,
             job_length, *parts,
         )
     )  # fmt: skip
