@@ -63,12 +63,15 @@ class Connection:
         "_conversation",
         "_dirty",
         "_holds",
+        "_idle_timer",
         "_in_flight",
         "_leases_in_flight",
         "_lost",
         "_opened_at",
         "_owner",
         "_parted",
+        "_progress",
+        "_progressed_at",
         "_reading",
         "_received",
         "_timer",
@@ -93,6 +96,12 @@ class Connection:
         if self._conversation.wake_after_ms is not None or self._conversation.lifetime_ms is not None:
             self._opened_at = adapter.loop.time()
             self._restart_timer()
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._progress = self._conversation.progress
+        self._progressed_at = 0.0
+        if self._conversation.idle_ms is not None:
+            self._progressed_at = adapter.loop.time()
+            self._watch_idleness(self._conversation.idle_ms / 1000)
 
     # From the transport.
 
@@ -123,6 +132,7 @@ class Connection:
         """The transport is closed, by whomever."""
         self._lost = self._parted = True
         self._stop_timer()
+        self._stop_watching()
         self._adapter.leave(self)
         if self._conversation.owner_leases:
             self._conversation.requests.clear()
@@ -189,6 +199,8 @@ class Connection:
                 self._adapter.flush_soon(self)
         if self._reading is not (conversation.wants_input and not self._holds):
             self._toggle_reading()
+        if conversation.progress != self._progress:
+            self._progress, self._progressed_at = conversation.progress, self._adapter.loop.time()
 
     def _submit(self) -> None:
         adapter, requests = self._adapter, self._conversation.requests
@@ -226,6 +238,8 @@ class Connection:
             self._leases_in_flight -= 1
             if request.sent and not self._lost and result.HasField("failure") and is_in_doubt(result.failure):
                 self._doubt_owner()
+        elif request.ends_lease and not self._lost and result.HasField("failure"):
+            self._doubt_owner()
         if not (self._lost and self._conversation.owner_leases):
             self._conversation.receive_result(request, result)
         if self._lost:
@@ -236,7 +250,8 @@ class Connection:
             self._settle_doubt()
         self._act()
 
-    # Doubt: the answer to a dequeue was lost on the way, so that the owner may hold a job that nobody knows of.
+    # Doubt: the owner may hold a job that nobody knows of (the answer to its dequeue was lost on the way) or that its
+    # client has given up (what was to end the lease failed).
 
     def _doubt_owner(self) -> None:
         self._adapter.metrics.doubts.count += 1
@@ -286,6 +301,7 @@ class Connection:
             return
         self._parted = True
         self._stop_timer()
+        self._stop_watching()
         if self._conversation.owner_leases:
             self._conversation.requests.clear()
             self._close_owner()
@@ -360,3 +376,30 @@ class Connection:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    # Idleness is looked for once in a while, which costs nothing where things go on.
+
+    def _watch_idleness(self, seconds: float) -> None:
+        self._idle_timer = self._adapter.loop.call_later(seconds, self._look_for_idleness, 2)
+
+    def _stop_watching(self) -> None:
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
+
+    def _look_for_idleness(self, turns: int) -> None:
+        """As with silence, a loop that was late reads what has come before it decides."""
+        conversation, loop = self._conversation, self._adapter.loop
+        if self._parted or conversation.idle_ms is None:
+            return
+        idle_s = conversation.idle_ms / 1000
+        left_s = self._progressed_at + idle_s - loop.time()
+        if not conversation.is_idle:
+            self._watch_idleness(idle_s)
+        elif left_s > 0:
+            self._watch_idleness(left_s)
+        elif turns:
+            loop.call_soon(self._look_for_idleness, turns - 1)
+        else:
+            conversation.idle()
+            self._act()

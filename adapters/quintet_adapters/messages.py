@@ -7,7 +7,7 @@ each thing, and nothing is converted twice on the hot path.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 from quintet.v1 import queue_service_pb2 as api
 from quintet.v1 import reason_pb2
@@ -61,6 +61,9 @@ class Request:
     """One request to the core on behalf of a client. The protocol fills the first half, the connection the second."""
 
     __slots__ = ("command", "message", "sent", "sequence", "started_at", "takes_lease", "verb")
+
+    ends_lease: ClassVar[bool] = False
+    """It ends a lease that the client gives up by it. Should it fail, the owner is closed, and the job goes back."""
 
     def __init__(self, verb: Verb, message: RequestMessage, command: str, *, takes_lease: bool = False) -> None:
         self.verb: Verb = verb

@@ -11,6 +11,7 @@ from quintet_client.credentials import Credentials
 from quintet_kit.settings import Count, Milliseconds, Port, ProcessSettings
 
 from quintet_adapters.protocols.job_centre_requests import JobCentreLimits
+from quintet_adapters.protocols.taskflux import TaskFluxLimits
 from quintet_adapters.protocols.text_queue import TextQueueLimits
 from quintet_adapters.transports.tcp import TcpLimits
 
@@ -125,6 +126,34 @@ class JobCentreSettings(AdapterSettings):
             queues_max=self.queues_max,
             requests_max=self.requests_max,
             bytes_max=self.bytes_max,
+        )
+
+
+class TaskFluxSettings(AdapterSettings):
+    """TaskFlux (binary packets)."""
+
+    port: Port = Field(2606, description="Port to listen on.")
+    metrics_port: Port = Field(9103, description="Port of /metrics, /healthz and /readyz.")
+    dialect: Literal["document", "csharp"] = Field(
+        "document", description="`csharp`: as the project's own C# client expects it, where its pages say otherwise."
+    )
+    idle_timeout_ms: int = Field(
+        60_000, ge=1, description="From the last whole packet or answer to the end; a Dequeue that waits is not idle."
+    )
+    packet_bytes_max: int = Field(
+        16 * 1024 * 1024, ge=64, le=63 * 1024 * 1024, description="Largest length that a packet may announce."
+    )
+    advertised_address: str = Field(
+        "", max_length=1024, description="Address that ClusterMetadata tells; empty: the one that is listened on."
+    )
+
+    def limits(self) -> TaskFluxLimits:
+        """What conversations keep to."""
+        return TaskFluxLimits(
+            namespace=self.namespace,
+            csharp=self.dialect == "csharp",
+            idle_ms=self.idle_timeout_ms,
+            packet_bytes_max=self.packet_bytes_max,
         )
 
 

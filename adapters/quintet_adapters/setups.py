@@ -10,11 +10,13 @@ from typing import Final
 from quintet_kit.settings import load_or_exit
 
 from quintet_adapters.adapter import Adapter
+from quintet_adapters.default_queue import DefaultQueue
 from quintet_adapters.protocols.conversation import Converse
 from quintet_adapters.protocols.job_centre import JobCentre
 from quintet_adapters.protocols.job_centre_requests import JobCentreReader
+from quintet_adapters.protocols.taskflux import TaskFlux, TaskFluxService
 from quintet_adapters.protocols.text_queue import TextQueue
-from quintet_adapters.settings import AdapterSettings, JobCentreSettings, TextQueueSettings
+from quintet_adapters.settings import AdapterSettings, JobCentreSettings, TaskFluxSettings, TextQueueSettings
 from quintet_adapters.transports import tcp
 from quintet_adapters.transports.listener import Listener, ServerListener
 
@@ -39,7 +41,7 @@ def _text_queue() -> Setup:
 
     async def listen(adapter: Adapter, tls: ssl.SSLContext | None) -> Sequence[Listener]:
         counts = adapter.metrics.requests
-        return [await _lines("text-queue", adapter, lambda: TextQueue(limits, counts), settings, settings.port, tls)]
+        return [await _tcp("text-queue", adapter, lambda: TextQueue(limits, counts), settings, settings.port, tls)]
 
     return Setup("text-queue", settings, settings.metrics_port, TextQueue.commands, listen)
 
@@ -50,12 +52,26 @@ def _job_centre() -> Setup:
 
     async def listen(adapter: Adapter, tls: ssl.SSLContext | None) -> Sequence[Listener]:
         counts = adapter.metrics.requests
-        return [await _lines("job-centre", adapter, lambda: JobCentre(reader, counts), settings, settings.port, tls)]
+        return [await _tcp("job-centre", adapter, lambda: JobCentre(reader, counts), settings, settings.port, tls)]
 
     return Setup("job-centre", settings, settings.metrics_port, JobCentre.commands, listen)
 
 
-async def _lines(
+def _taskflux() -> Setup:
+    settings = load_or_exit(TaskFluxSettings)
+    service = TaskFluxService(settings.limits())
+
+    async def listen(adapter: Adapter, tls: ssl.SSLContext | None) -> Sequence[Listener]:
+        counts = adapter.metrics.requests
+        listener = await _tcp("taskflux", adapter, lambda: TaskFlux(service, counts), settings, settings.port, tls)
+        service.address = settings.advertised_address or listener.address
+        DefaultQueue(adapter.session, settings.namespace)
+        return [listener]
+
+    return Setup("taskflux", settings, settings.metrics_port, TaskFlux.commands, listen)
+
+
+async def _tcp(
     name: str,
     adapter: Adapter,
     converse: Converse,
@@ -67,5 +83,9 @@ async def _lines(
     return ServerListener(name, await tcp.listen(adapter, converse, settings.tcp_limits(), settings.host, port, tls))
 
 
-SETUPS: Final[dict[str, Callable[[], Setup]]] = {"text-queue": _text_queue, "job-centre": _job_centre}
+SETUPS: Final[dict[str, Callable[[], Setup]]] = {
+    "text-queue": _text_queue,
+    "job-centre": _job_centre,
+    "taskflux": _taskflux,
+}
 """By the protocol's name. Each reads its settings; faulty ones end the process."""

@@ -1,4 +1,4 @@
-"""A plain blocking client of TaskFlux, as its users write it: an encoding of its own, nothing shared with the adapter."""
+"""A plain blocking client of TaskFlux, as its users write it: its encoding shares nothing with the adapter."""
 
 from __future__ import annotations
 

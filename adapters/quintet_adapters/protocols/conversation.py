@@ -10,6 +10,7 @@ Inputs                                  Outputs
     receive_result(request, result)         output          bytes for the client
     wake()   (wake_after_ms passed)         end             set when the conversation is over
     expire() (lifetime_ms passed)           wake_after_ms   when to call `wake`
+    idle()   (idle_ms without progress)     progress        grows with each whole packet and answer
     hold() / resume()                       wants_input     whether to go on reading
     lose_client()                           leased_ids      jobs that the client works on under owner leases
     finish()
@@ -54,6 +55,10 @@ class Conversation(abc.ABC):
         """Milliseconds without a byte from the client after which to call `wake`; None: never."""
         self.lifetime_ms: int | None = None
         """Milliseconds from the start after which to call `expire`; None: never."""
+        self.idle_ms: int | None = None
+        """Milliseconds without progress after which to call `idle`, while `is_idle`; None: never. Never changed."""
+        self.progress = 0
+        """How many whole packets and answers there were; kept where `idle_ms` is set."""
         self.wants_input = True
 
     @property
@@ -65,6 +70,11 @@ class Conversation(abc.ABC):
     def holds_leases(self) -> bool:
         """Whether there are any."""
         return bool(self.leased_ids)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is the client's turn: nothing that it asked for is under way."""
+        return True
 
     @abc.abstractmethod
     def receive(self, data: bytes) -> None:
@@ -90,6 +100,9 @@ class Conversation(abc.ABC):
 
     def expire(self) -> None:  # noqa: B027
         """`lifetime_ms` passed."""
+
+    def idle(self) -> None:  # noqa: B027
+        """`idle_ms` passed without progress."""
 
     def hold(self) -> None:  # noqa: B027
         """Take no further requests from what was received, until `resume`."""
