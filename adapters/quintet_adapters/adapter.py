@@ -82,6 +82,10 @@ class Adapter:
     def join(self, member: Member) -> None:
         """Counts a connection in."""
         self.metrics.opened.count += 1
+        self.enlist(member)
+
+    def enlist(self, member: Member) -> None:
+        """Takes part in the adapter's end, without being a connection."""
         self._members.add(member)
         self._empty.clear()
 

@@ -133,8 +133,41 @@ class AdapterMetrics:
         return family
 
 
+class ZmqKvMetricSet(MetricSet):
+    """What the ZeroMQ key-value adapter shows besides. (Declared here, kept by `ZmqKvMetrics`.)"""
+
+    published = Counting("quintet_zmq_kv_notifications_total", "Changes of rows published.")
+    gaps = Counting(
+        "quintet_zmq_kv_notification_gaps_total",
+        "Times that changes were not published, because the core's event log no longer held them.",
+    )
+    undeliverable = Counting(
+        "quintet_zmq_kv_replies_undeliverable_total", "Replies whose client was gone, or took nothing for too long."
+    )
+
+
+class ZmqKvMetrics:
+    """The metrics that only the ZeroMQ key-value adapter has."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.published = Tally()
+        self.gaps = Tally()
+        self.undeliverable = Tally()
+        registry.register(_Reader(self))
+
+    def read(self) -> Iterator[Metric]:
+        """Everything counted so far."""
+        tallies = {
+            ZmqKvMetricSet.published: self.published,
+            ZmqKvMetricSet.gaps: self.gaps,
+            ZmqKvMetricSet.undeliverable: self.undeliverable,
+        }
+        for declaration, tally in tallies.items():
+            yield CounterMetricFamily(declaration.name, declaration.help, value=tally.count)
+
+
 class _Reader:
-    def __init__(self, metrics: AdapterMetrics) -> None:
+    def __init__(self, metrics: AdapterMetrics | ZmqKvMetrics) -> None:
         self._metrics = metrics
 
     def collect(self) -> Iterable[Metric]:
