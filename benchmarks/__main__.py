@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: Quintet beside beanstalkd, in one run. `make bench` runs it.
+"""`python -m benchmarks`: Quintet beside beanstalkd, etcd and Redis itself, in one run. `make bench` runs it.
 
 Everything it starts listens on loopback or unix sockets, on free ports, with its files in one folder on a real disk,
 and is gone afterwards.
@@ -22,11 +22,15 @@ import click
 from rich.console import Console
 
 from benchmarks.disk import fdatasync_latency, refuse_memory_file_system
+from benchmarks.plan import Bench, Plan, Results
 from benchmarks.report import show, write_json
-from benchmarks.scenarios import Plan, Results, Run
+from benchmarks.row_scenarios import RowScenarios
+from benchmarks.scenarios import QueueScenarios
 from benchmarks.stack import quintet
 
 RESULTS = Path(__file__).parent / "results"
+CONTENDERS = {"beanstalkd": "beanstalkd", "etcd": "etcd-server", "etcdctl": "etcd-client"}
+"""Programs measured for comparison, and their packages."""
 
 
 def _numbers(_context: click.Context, _parameter: click.Parameter, value: str) -> tuple[int, ...]:
@@ -51,7 +55,7 @@ def _numbers(_context: click.Context, _parameter: click.Parameter, value: str) -
 )
 @click.option("--rounds", default=1, show_default=True, help="Measure this many times; the medians count.")
 @click.option("--only", multiple=True, help="Only scenarios whose name contains this; may be repeated.")
-@click.option("--without-quintet", is_flag=True, help="Only beanstalkd and bare Redis.")
+@click.option("--without-quintet", is_flag=True, help="Only beanstalkd, etcd and bare Redis.")
 @click.option(
     "--directory",
     type=click.Path(file_okay=False, exists=True, path_type=Path),
@@ -75,7 +79,7 @@ def main(
     directory: Path,
     as_json: bool,
 ) -> None:
-    """Measure lifecycles (put, take, delete of 50-byte jobs) through every door of Quintet, and through beanstalkd."""
+    """Measure jobs and rows through every door of Quintet, beside beanstalkd, etcd and Redis itself."""
     # Whatever ends the run, what it started ends with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
@@ -83,15 +87,16 @@ def main(
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     progress = Console(stderr=True)
-    if not shutil.which("beanstalkd"):
-        progress.print("beanstalkd is not installed (Debian: apt-get install beanstalkd): measuring without it.")
+    for program, package in CONTENDERS.items():
+        if not shutil.which(program):
+            progress.print(f"{program} is not installed (Debian: apt-get install {package}): measuring without it.")
     with _folder(directory) as folder:
         plan = Plan(folder, warm_up, seconds, loops, queues, wide_queues, pending, rounds, only)
         results = Results(announce=lambda what: progress.print(f"{what} ...", style="dim", highlight=False))
         disks = [fdatasync_latency(folder)]
         try:
             with nullcontext() if without_quintet else quintet(folder) as stack:
-                Run(plan, stack, results).everything()
+                _measure(Bench(plan, stack, results))
         finally:
             disks.append(fdatasync_latency(folder))
             path = write_json(RESULTS, plan, disks, results)
@@ -100,6 +105,16 @@ def main(
     else:
         show(plan, disks, results)
         progress.print(f"Written to {path}", highlight=False, soft_wrap=True)
+
+
+def _measure(bench: Bench) -> None:
+    queues, rows = QueueScenarios(bench), RowScenarios(bench)
+    for number in range(bench.plan.rounds):
+        queues.one_round()
+        # etcd's own measurement takes a minute: once is enough.
+        rows.one_round(with_etcd=number == 0)
+    if bench.stack:
+        queues.pending(bench.stack)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
-"""Closed loops of lifecycles over sockets, all in one thread on one epoll.
+"""Closed loops over sockets, all in one thread on one epoll.
 
-Every loop puts a job, takes one and deletes it, each request sent when the answer before it is there. All loops run in
+Every loop sends its next request when the answer before it is there. All loops run in
 one thread, because the load generator shares the processors with what it measures and must cost little.
 """
 
@@ -10,7 +10,7 @@ import gc
 import select
 import socket
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 
 from benchmarks.measurement import Samples
 from benchmarks.processes import CpuMeter
@@ -20,30 +20,18 @@ ANSWER_BYTES_MAX = 65536
 STALL_SECONDS = 20.0
 
 
-def conversation(tongue: Tongue) -> Generator[bytes | None, bytes, None]:
-    """Lifecycles without end: yields the next request, or None while the answer that it was sent is not whole yet."""
-    while True:
-        answer = yield tongue.put
-        while not tongue.is_put(answer):
-            answer += yield None
-        answer = yield tongue.take
-        while not tongue.is_taken(answer):
-            answer += yield None
-        answer = yield tongue.delete(answer)
-        while not tongue.is_deleted(answer):
-            answer += yield None
-
-
 class Loop:
     """One closed loop and its connection."""
 
-    __slots__ = ("answer", "go_on", "lifecycle_started", "put", "receive", "send", "sent", "socket", "tongue")
+    __slots__ = ("answer", "first", "go_on", "lifecycle_started", "put", "receive", "send", "sent", "socket", "tongue")
 
     def __init__(self, tongue: Tongue) -> None:
         self.tongue = tongue
         self.put = tongue.put
-        talk = conversation(tongue)
-        next(talk)
+        talk = tongue.talk()
+        first = next(talk)
+        assert first is not None, "a talk begins with a request"
+        self.first = first
         self.go_on = talk.send
         self.answer = b""
         self.sent = 0.0
@@ -101,17 +89,15 @@ class Load:
                 on_readable(by_descriptor[descriptor])
 
     def _open(self, loop: Loop) -> None:
-        opened = socket.create_connection(self._address)
+        opened = socket.create_connection(self._address, timeout=STALL_SECONDS)
         loop.take(opened)
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for greeting in loop.tongue.greetings:
-            opened.sendall(greeting)
-            opened.recv(ANSWER_BYTES_MAX)
+        loop.tongue.greet(opened)
         opened.setblocking(False)
         self._by_descriptor[opened.fileno()] = loop
         self._epoll.register(opened.fileno(), select.EPOLLIN)
         loop.sent = loop.lifecycle_started = self._now()
-        opened.send(loop.put)
+        opened.send(loop.first)
 
     def _on_readable(self, loop: Loop) -> None:
         data = loop.receive(ANSWER_BYTES_MAX)
@@ -143,7 +129,7 @@ class ReconnectingLoad(Load):
 
     def _open(self, loop: Loop) -> None:
         loop.sent = loop.lifecycle_started = self._now()
-        self._send(loop, loop.put)
+        self._send(loop, loop.first)
 
     def _send(self, loop: Loop, request: bytes) -> None:
         opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+START_SECONDS = 10.0
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -25,14 +28,14 @@ def busy_cpu_seconds() -> float:
 
 
 class CpuMeter:
-    """CPU time that named processes use from `start` on.
+    """CPU time that named processes use from `start` on; `load` is this one and the children that it has waited for.
 
     `others_seconds`, after `stop`: what the rest of the machine used meanwhile. Figures of a run beside busy neighbours
     are worth little.
     """
 
     def __init__(self, pids: Mapping[str, int]) -> None:
-        self._pids = dict(pids) | {"load": os.getpid()}
+        self._pids = dict(pids)
         self._started: dict[str, float] = {}
         self._busy_seconds = 0.0
         self.others_seconds = 0.0
@@ -48,7 +51,9 @@ class CpuMeter:
         return used
 
     def _read(self) -> dict[str, float]:
-        return {name: cpu_seconds(pid) for name, pid in self._pids.items()}
+        ours = os.times()
+        load = ours.user + ours.system + ours.children_user + ours.children_system
+        return {name: cpu_seconds(pid) for name, pid in self._pids.items()} | {"load": load}
 
 
 class Child:
@@ -79,3 +84,25 @@ class Child:
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+
+
+def free_port() -> int:
+    """A TCP port of loopback that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_until_listening(address: tuple[str, int], child: Child) -> None:
+    """Return when something listens at `address`; raise when `child` ends first or START_SECONDS pass."""
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            socket.create_connection(address, timeout=1).close()
+            return
+        except OSError:
+            child.fail_when_gone()
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)

@@ -8,7 +8,7 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,87 +19,13 @@ from rich.table import Table
 from benchmarks.beanstalkd import FSYNC_ARGUMENTS
 from benchmarks.disk import DiskLatency
 from benchmarks.measurement import Measurement
-from benchmarks.scenarios import (
-    BEANSTALKD_ALWAYS,
-    JOB_CENTRE,
-    PENDING,
-    PENDING_LOOPS,
-    PIPELINED,
-    SESSION,
-    Plan,
-    Results,
-)
+from benchmarks.plan import Plan, Results
+from benchmarks.targets import Target, targets
 
 # Each column shows the process of that name; the server is whichever keeps the jobs.
-CPU_COLUMNS = {"load": ("load",), "adapter": ("adapter",), "core": ("core",), "server": ("redis", "beanstalkd")}
+CPU_COLUMNS = {"load": ("load",), "adapter": ("adapter",), "core": ("core",), "server": ("redis", "beanstalkd", "etcd")}
 CONSOLE_WIDTH_MIN = 130
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A figure to reach. `reached` is None when the run did not measure it."""
-
-    what: str
-    wanted: str
-    measured: str
-    reached: bool | None
-
-
-def targets(plan: Plan, results: Results) -> list[Target]:
-    """The figures that the project set itself, against this run."""
-    return [*_throughput_targets(plan, results), *_latency_targets(results), *_pending_targets(plan, results)]
-
-
-def _throughput_targets(plan: Plan, results: Results) -> Iterator[Target]:
-    session = results.find(SESSION, 500, plan.queues)
-    job_centre = results.find(JOB_CENTRE, 500, plan.queues)
-    beanstalkd = results.find(BEANSTALKD_ALWAYS, 500, plan.queues)
-    pipelined = results.find(PIPELINED, 1, 1)
-    requests_per_s = pipelined.operations_per_s if pipelined else None
-    yield _at_least("Session, 500 loops: lifecycles/s", 25_000, session.lifecycles_per_s if session else None)
-    yield _at_least(
-        "Job Centre, 500 connections: lifecycles/s", 12_000, job_centre.lifecycles_per_s if job_centre else None
-    )
-    ratio = job_centre.lifecycles_per_s / beanstalkd.lifecycles_per_s if job_centre and beanstalkd else None
-    yield _at_least("Job Centre, 500 connections: times beanstalkd -f 0", 2.5, ratio)
-    yield _at_least("Job Centre, one pipelining connection: requests/s", 10_000, requests_per_s)
-
-
-def _latency_targets(results: Results) -> Iterator[Target]:
-    ours, theirs = results.find(JOB_CENTRE, 1, 1), results.find(BEANSTALKD_ALWAYS, 1, 1)
-    ratio = theirs.lifecycles_per_s / ours.lifecycles_per_s if ours and theirs else None
-    yield _at_most("Job Centre, 1 connection: lifecycle in times of beanstalkd -f 0", 4.5, ratio)
-
-
-def _pending_targets(plan: Plan, results: Results) -> Iterator[Target]:
-    found = [m for jobs in plan.pending_jobs if (m := results.find(PENDING.format(jobs=jobs), PENDING_LOOPS, 1))]
-    among = f"{' to '.join(f'{n:,}' for n in plan.pending_jobs)} jobs pending"
-    time_ratio = found[0].operations_per_s / found[-1].operations_per_s if len(found) > 1 else None
-    cpu_ratio = _served_cpu(found[-1]) / _served_cpu(found[0]) if len(found) > 1 else None
-    yield _at_most(f"Time per operation, {among}, times", 1.5, time_ratio)
-    yield _at_most(f"CPU per operation of adapter, core and Redis, {among}, times", 1.5, cpu_ratio)
-    largest = max(results.pending_job_bytes, default=0)
-    yield _at_most(
-        "Redis memory per pending job beyond its payload, bytes", 350, results.pending_job_bytes.get(largest)
-    )
-
-
-def _served_cpu(m: Measurement) -> float:
-    return sum(used for name, used in m.cpu_us_per_operation.items() if name != "load")
-
-
-def _at_least(what: str, wanted: float, measured: float | None) -> Target:
-    return Target(what, f">= {_figure(wanted)}", _figure(measured), None if measured is None else measured >= wanted)
-
-
-def _at_most(what: str, wanted: float, measured: float | None) -> Target:
-    return Target(what, f"<= {_figure(wanted)}", _figure(measured), None if measured is None else measured <= wanted)
-
-
-def _figure(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}".rstrip("0").rstrip(".")
+SCENARIO_WIDTH_MIN = 37
 
 
 def show(plan: Plan, disks: Sequence[DiskLatency], results: Results) -> None:
@@ -113,7 +39,11 @@ def show(plan: Plan, disks: Sequence[DiskLatency], results: Results) -> None:
             highlight=False,
             soft_wrap=True,
         )
-    console.print(_measurement_table(results.medians()))
+    medians = results.medians()
+    if lifecycles := [m for m in medians if m.lifecycles_per_s]:
+        console.print(_lifecycle_table(lifecycles))
+    if rows := [m for m in medians if not m.lifecycles_per_s]:
+        console.print(_row_table(rows))
     for jobs, job_bytes in results.pending_job_bytes.items():
         console.print(
             f"Redis memory per job beyond its payload, {jobs:,} pending: {job_bytes:.0f} bytes", highlight=False
@@ -121,22 +51,40 @@ def show(plan: Plan, disks: Sequence[DiskLatency], results: Results) -> None:
     console.print(_target_table(targets(plan, results)))
 
 
-def _measurement_table(measurements: Sequence[Measurement]) -> Table:
-    title = "A lifecycle is put, take, delete. Latency p50 / p99 in ms; CPU in µs per operation (each of the three)."
-    table = Table(title=title, title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0))
-    table.add_column("scenario", no_wrap=True)
-    figures = ("loops", "queues", "lifecycles/s", "lifecycle", "operation")
-    for heading in (*figures, *(f"{name}\nCPU" for name in CPU_COLUMNS), "others\nCPUs"):
-        table.add_column(heading, justify="right", no_wrap=True)
+def _lifecycle_table(measurements: Sequence[Measurement]) -> Table:
+    title = (
+        "A lifecycle: put, take, delete; of TaskFlux four operations. Latency p50 / p99 in ms; CPU in µs per operation."
+    )
+    table = _table(title, "loops", "queues", "lifecycles/s", "lifecycle", "operation")
     for m in measurements:
-        table.add_row(m.scenario, *_cells(m), end_section=m.scenario == list(FSYNC_ARGUMENTS)[-1])
+        figures = (str(m.loops), str(m.queues), f"{m.lifecycles_per_s:,.0f}")
+        latencies = (
+            _latencies(m.lifecycle_p50_us, m.lifecycle_p99_us),
+            _latencies(m.operation_p50_us, m.operation_p99_us),
+        )
+        end_section = m.scenario == list(FSYNC_ARGUMENTS)[-1]
+        table.add_row(m.scenario, *figures, *latencies, *_cpu_cells(m), end_section=end_section)
     return table
 
 
-def _cells(m: Measurement) -> Iterator[str]:
-    yield from (str(m.loops), str(m.queues), f"{m.lifecycles_per_s:,.0f}")
-    yield _latencies(m.lifecycle_p50_us, m.lifecycle_p99_us)
-    yield _latencies(m.operation_p50_us, m.operation_p99_us)
+def _row_table(measurements: Sequence[Measurement]) -> Table:
+    title = "Rows. Latency p50 / p99 in ms; of notifications and watches, from the durable reply to the receipt."
+    table = _table(title, "clients", "operations/s", "latency")
+    for m in measurements:
+        figures = (str(m.loops), f"{m.operations_per_s:,.0f}", _latencies(m.operation_p50_us, m.operation_p99_us))
+        table.add_row(m.scenario, *figures, *_cpu_cells(m))
+    return table
+
+
+def _table(title: str, *figures: str) -> Table:
+    table = Table(title=title, title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0))
+    table.add_column("scenario", no_wrap=True, min_width=SCENARIO_WIDTH_MIN)
+    for heading in (*figures, *(f"{name}\nCPU" for name in CPU_COLUMNS), "others\nCPUs"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _cpu_cells(m: Measurement) -> Iterator[str]:
     for names in CPU_COLUMNS.values():
         yield "".join(_digits(m.cpu_us_per_operation[name]) for name in names if name in m.cpu_us_per_operation)
     yield f"{m.others_cpus:.2f}"
@@ -188,6 +136,7 @@ def machine() -> dict[str, str | int]:
         "python": platform.python_version(),
         "redis": _version("redis-server", "--version"),
         "beanstalkd": _version("beanstalkd", "-v"),
+        "etcd": _version("etcd", "--version").partition("\n")[0],
     }
 
 

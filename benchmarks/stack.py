@@ -26,9 +26,9 @@ class Stack:
     pids: Mapping[str, int]
     listening: Mapping[str, Mapping[str, str]]
 
-    def address(self, part: str) -> tuple[str, int]:
-        """Where the adapter `part` listens."""
-        host, _, port = self.listening[part][part].rpartition(":")
+    def address(self, part: str, listener: str = "") -> tuple[str, int]:
+        """Where the adapter `part` listens, by default with the listener of its own name."""
+        host, _, port = self.listening[part][listener or part].rpartition(":")
         return host, int(port)
 
     @property
@@ -88,12 +88,15 @@ def _tail(log: Path) -> str:
 
 
 @contextmanager
-def redis_server(directory: Path) -> Iterator[tuple[Path, int]]:
-    """Run a bare redis-server with AOF always, as `quintet up` runs it; yields its unix socket and process id."""
+def redis_server(directory: Path, port: int = 0) -> Iterator[tuple[Path, int]]:
+    """Run a bare redis-server with AOF always, as `quintet up` runs it; yields its unix socket and process id.
+
+    With a `port` it also listens there.
+    """
     data = directory / "redis"
     data.mkdir()
     path = data / "redis.sock"
-    options = {"port": "0", "unixsocket": path, "dir": data, "appendonly": "yes", "appendfsync": "always", "save": ""}
+    options = {"port": port, "unixsocket": path, "dir": data, "appendonly": "yes", "appendfsync": "always", "save": ""}
     arguments = ["redis-server"]
     for name, value in options.items():
         arguments += [f"--{name}", str(value)]

@@ -6,11 +6,14 @@ which shares the machine with what it measures, spends its time in the kernel an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
 from enum import IntEnum
 from typing import Protocol
 
 PAYLOAD_BYTES = 50
+GREETING_BYTES_MAX = 65536
 
 
 class Step(IntEnum):
@@ -25,31 +28,74 @@ class UnexpectedAnswerError(Exception):
     """The server answered something other than success; holds the answer."""
 
 
+Talk = Generator[bytes | None, bytes, None]
+"""Requests without end: yields the next request, or None while the answer that it was sent is not whole yet."""
+
+
 class Tongue(Protocol):
-    """The requests of one lifecycle on one queue. Each `is_*` says if `answer` is whole; it raises
-    UnexpectedAnswerError when it is whole and no success."""
+    """What one connection says."""
 
-    greetings: Sequence[bytes]  # sent one by one when the connection opens; each has a one-line answer
-    put: bytes
-    take: bytes
+    @property
+    def put(self) -> bytes | None:
+        """The request that begins each lifecycle, always this object; None: requests are no parts of lifecycles."""
+        ...
 
-    def is_put(self, answer: bytes) -> bool: ...
-    def is_taken(self, answer: bytes) -> bool: ...
-    def is_deleted(self, answer: bytes) -> bool: ...
+    def greet(self, opened: socket.socket) -> None:
+        """What is said and heard before the first request, on a blocking socket."""
+        ...
 
-    def delete(self, taken: bytes) -> bytes:
-        """The request that deletes the job that the whole answer `taken` brought."""
+    def talk(self) -> Talk:
+        """The requests of one connection; many talk at once."""
         ...
 
 
-class JobCentre:
+class ThreeSteps(ABC):
+    """Lifecycles of three requests on one queue. Each `is_*` says if `answer` is whole; it raises
+    UnexpectedAnswerError when it is whole and no success."""
+
+    put: bytes
+    take: bytes
+    greetings: Sequence[bytes] = ()
+    """Sent one by one when the connection opens; each has an answer."""
+
+    @abstractmethod
+    def is_put(self, answer: bytes) -> bool: ...
+    @abstractmethod
+    def is_taken(self, answer: bytes) -> bool: ...
+    @abstractmethod
+    def is_deleted(self, answer: bytes) -> bool: ...
+
+    @abstractmethod
+    def delete(self, taken: bytes) -> bytes:
+        """The request that deletes the job that the whole answer `taken` brought."""
+
+    def greet(self, opened: socket.socket) -> None:
+        """Sends the greetings."""
+        for greeting in self.greetings:
+            opened.sendall(greeting)
+            opened.recv(GREETING_BYTES_MAX)
+
+    def talk(self) -> Talk:
+        """Put, take, delete, and so on."""
+        while True:
+            answer = yield self.put
+            while not self.is_put(answer):
+                answer += yield None
+            answer = yield self.take
+            while not self.is_taken(answer):
+                answer += yield None
+            answer = yield self.delete(answer)
+            while not self.is_deleted(answer):
+                answer += yield None
+
+
+class JobCentre(ThreeSteps):
     """Newline JSON: put, get, delete."""
 
     def __init__(self, queue: str) -> None:
         name = queue.encode()
         # An object of PAYLOAD_BYTES bytes.
         job = b'{"data":"' + b"x" * (PAYLOAD_BYTES - 11) + b'"}'
-        self.greetings: Sequence[bytes] = ()
         self.put = b'{"request":"put","queue":"%b","job":%b,"pri":100}\n' % (name, job)
         self.take = b'{"request":"get","queues":["%b"]}\n' % name
 
@@ -76,12 +122,12 @@ def job_centre_id(answer: bytes) -> bytes:
     return answer[start:end]
 
 
-class Beanstalk:
+class Beanstalk(ThreeSteps):
     """beanstalkd's protocol: put, reserve, delete."""
 
     def __init__(self, tube: str) -> None:
         name = tube.encode()
-        self.greetings: Sequence[bytes] = (b"use %b\r\n" % name, b"watch %b\r\n" % name, b"ignore default\r\n")
+        self.greetings = (b"use %b\r\n" % name, b"watch %b\r\n" % name, b"ignore default\r\n")
         self.put = b"put 100 0 120 %d\r\n%b\r\n" % (PAYLOAD_BYTES, b"x" * PAYLOAD_BYTES)
         self.take = b"reserve\r\n"
 
@@ -107,12 +153,11 @@ def _is_line(answer: bytes, beginning: bytes) -> bool:
     return True
 
 
-class Text:
+class Text(ThreeSteps):
     """The text queue: ADD, GET, ACK; the answer ends with the connection."""
 
     def __init__(self, queue: str) -> None:
         self._name = queue.encode()
-        self.greetings: Sequence[bytes] = ()
         self.put = b"ADD %b %d %b" % (self._name, PAYLOAD_BYTES, b"x" * PAYLOAD_BYTES)
         self.take = b"GET %b\n" % self._name
 

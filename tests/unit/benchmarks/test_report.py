@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+from benchmarks.etcd import CLIENTS
 from benchmarks.measurement import Measurement, Samples, percentile
-from benchmarks.report import Target, targets
-from benchmarks.scenarios import BEANSTALKD_ALWAYS, JOB_CENTRE, PENDING, PENDING_LOOPS, Plan, Results
+from benchmarks.plan import Plan, Results
+from benchmarks.row_scenarios import ETCD, NOTIFICATIONS, REDIS_SET, ZEROMQ_UPDATE
+from benchmarks.scenarios import BEANSTALKD_ALWAYS, JOB_CENTRE, PENDING, PENDING_LOOPS
+from benchmarks.targets import Target, targets
 
 PLAN = Plan(Path(), 1.0, 5.0, (1, 500), 1, 1, (1000, 1_000_000))
 
@@ -28,6 +31,29 @@ def test_job_centre_is_held_against_beanstalkd_of_the_same_run() -> None:
     found = verdicts(measured(JOB_CENTRE, 500, 13_000), measured(BEANSTALKD_ALWAYS, 500, 6_500))
     assert found["Job Centre, 500 connections: lifecycles/s"].reached is True
     assert found["Job Centre, 500 connections: times beanstalkd -f 0"].reached is False
+
+
+def updated(scenario: str, clients: int, per_s: int, p99_ms: float = 1.0) -> Measurement:
+    samples = Samples(seconds=1.0, operations=per_s, operation_latencies=[p99_ms / 1000] * 10)
+    return Measurement.of(scenario, clients, 1, samples, others_seconds=0.0)
+
+
+def test_zeromq_is_held_against_etcd_and_redis_of_the_same_run() -> None:
+    found = verdicts(
+        updated(ZEROMQ_UPDATE.format(value="1 KiB"), 500, 12_000),
+        updated(ETCD, CLIENTS, 9_000),
+        updated(REDIS_SET.format(value="1 KiB"), 500, 66_000),
+    )
+    times_etcd = found["ZeroMQ UPDATE, 1 KiB, 500 clients: times etcd"]
+    assert (times_etcd.measured, times_etcd.reached) == ("1.33", True)
+    assert found["ZeroMQ UPDATE, 1 KiB, 500 clients: times Redis SET"].reached is False
+
+
+def test_notifications_count_only_at_the_rate_that_was_asked() -> None:
+    what = "ZeroMQ notifications at 5,000 updates/s: p99 from reply, ms"
+    assert verdicts(updated(NOTIFICATIONS, 1, 4_990, p99_ms=21))[what].reached is False
+    assert verdicts(updated(NOTIFICATIONS, 1, 4_990, p99_ms=19))[what].reached is True
+    assert verdicts(updated(NOTIFICATIONS, 1, 2_000, p99_ms=19))[what].reached is None
 
 
 def test_the_median_round_counts() -> None:
