@@ -16,18 +16,21 @@ from quintet_core.maintenance.rounds import Duty, Rounds
 from quintet_core.metrics import CoreMetrics, FlushingRegistry, Recorder, read_at_scrape
 from quintet_core.operations.bulk import BulkOperations
 from quintet_core.operations.queues import QueueOperations
+from quintet_core.operations.tables import TableOperations
 from quintet_core.rpc.admin import AdminServicer, Standing
 from quintet_core.rpc.door import Door
 from quintet_core.rpc.events import EventServicer
 from quintet_core.rpc.queues import QueueServicer
 from quintet_core.rpc.server import Health, Servers, Servicers
 from quintet_core.rpc.session import SessionServicer
+from quintet_core.rpc.tables import TableServicer
 from quintet_core.settings import CoreSettings
 from quintet_core.storage.connection import RedisConnection, RedisTerms, tls_context
 from quintet_core.storage.fan_out import FanOut
 from quintet_core.storage.link import Address
 from quintet_core.storage.pipeline import Pipeline
 from quintet_core.storage.redis_store import RedisStore
+from quintet_core.storage.table_store import TableStore
 from quintet_core.storage.wakes import WakeSubscriber
 from quintet_core.waiting.awaits import Awaits
 from quintet_core.waiting.dequeues import Dequeues
@@ -157,10 +160,12 @@ class Core:
 
     def _doors(self) -> tuple[SessionServicer, Servers]:
         operations, bulk = QueueOperations(self.store, self._settings.limits), BulkOperations(self.store)
+        tables = TableOperations(TableStore(self.pipeline, self._settings.partitions), self._settings.limits)
         door = Door(self.recorder.called)
         session_servicer = SessionServicer(
             operations,
             bulk,
+            tables,
             self.dequeues,
             self.awaits,
             self.sessions,
@@ -169,6 +174,7 @@ class Core:
         )
         servicers = Servicers(
             queues=QueueServicer(operations, bulk, self.dequeues, self.awaits, door),
+            tables=TableServicer(tables, door),
             sessions=session_servicer,
             events=EventServicer(self.store, door, self.draining),
             admin=AdminServicer(self._standing(), door),

@@ -14,9 +14,9 @@ from prometheus_client.metrics_core import Metric
 from quintet_kit.metrics import SECONDS_BUCKETS, Counting, Family, Gauging, MetricSet, Observing
 
 from quintet_core.domain.errors import Reason, Refusal
-from quintet_core.domain.verbs import ADMIN_VERBS, EVENT_VERBS, QUEUE_VERBS, SESSION_VERBS
+from quintet_core.domain.verbs import ADMIN_VERBS, EVENT_VERBS, QUEUE_VERBS, SESSION_VERBS, TABLE_VERBS
 
-VERBS = (*QUEUE_VERBS, *EVENT_VERBS, *ADMIN_VERBS, *SESSION_VERBS)
+VERBS = (*QUEUE_VERBS, *TABLE_VERBS, *EVENT_VERBS, *ADMIN_VERBS, *SESSION_VERBS)
 OK = "ok"
 OUTCOMES = (OK, *(reason.name.lower() for reason in Reason))
 ROUND_TRIP_BUCKETS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -34,7 +34,7 @@ class CoreMetrics(MetricSet):
         "quintet_core_call_seconds",
         "Unary calls, from their arrival to their answer; of dequeue and await_jobs, the wait included.",
         SECONDS_BUCKETS,
-        verb=(*QUEUE_VERBS, *EVENT_VERBS[:-1], *ADMIN_VERBS),
+        verb=(*QUEUE_VERBS, *TABLE_VERBS, *EVENT_VERBS[:-1], *ADMIN_VERBS),
     )
     redis_round_trip_seconds = Observing(
         "quintet_core_redis_round_trip_seconds",

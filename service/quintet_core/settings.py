@@ -78,11 +78,17 @@ class CoreSettings(ProcessSettings):
     session_in_flight_max: int = Field(
         10_000, ge=1, le=100_000, description="Operations in flight on a session, beyond which it is not read."
     )
-    payload_bytes_max: int = Field(4 * 1024 * 1024, ge=0, le=32 * 1024 * 1024, description="Largest payload of a job.")
+    payload_bytes_max: int = Field(
+        4 * 1024 * 1024, ge=0, le=32 * 1024 * 1024, description="Largest payload of a job, and value of a row."
+    )
     batch_jobs_max: int = Field(100, ge=1, le=1000, description="Most jobs in one enqueue or dequeue.")
     batch_bytes_max: int = Field(
-        8 * 1024 * 1024, ge=1, le=48 * 1024 * 1024, description="Most payload bytes in one enqueue of several jobs."
+        8 * 1024 * 1024,
+        ge=1,
+        le=48 * 1024 * 1024,
+        description="Most payload bytes in one enqueue of several jobs, or value bytes in one write of several rows.",
     )
+    batch_rows_max: int = Field(100, ge=1, le=1000, description="Most rows in one write_rows.")
     queues_per_dequeue_max: int = Field(1000, ge=1, le=10_000, description="Most queues that one dequeue names.")
     wait_ms_max: int = Field(
         2**32 - 1, ge=0, le=2**32 - 1, description="Longest wait that a dequeue may ask for, other than without end."
@@ -137,4 +143,5 @@ class CoreSettings(ProcessSettings):
             self.batch_bytes_max,
             self.queues_per_dequeue_max,
             self.wait_ms_max,
+            self.batch_rows_max,
         )

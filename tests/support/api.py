@@ -17,6 +17,7 @@ from quintet.v1.event_service_pb2_grpc import EventServiceStub
 from quintet.v1.job_pb2 import Job, NewJob
 from quintet.v1.queue_service_pb2_grpc import QueueServiceStub
 from quintet.v1.session_service_pb2_grpc import SessionServiceStub
+from quintet.v1.table_service_pb2_grpc import TableServiceStub
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Api:
     def __init__(self, channel: grpc.aio.Channel) -> None:
         # The stubs are typed for synchronous channels too; here everything is awaited.
         self.queues: Any = QueueServiceStub(channel)
+        self.tables: Any = TableServiceStub(channel)
         self.events: Any = EventServiceStub(channel)
         self.admin: Any = AdminServiceStub(channel)
         self.sessions: Any = SessionServiceStub(channel)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 NAME_BYTES_MAX = 4096
 NAMESPACE_BYTES_MAX = 255
+KEY_BYTES_MAX = 4096
 LABEL_BYTES_MAX = 255
 FAILURE_REASON_BYTES_MAX = 1024
 ATTRIBUTES_MAX = 64
@@ -29,3 +30,4 @@ class Limits:
     batch_bytes_max: int = 8 * 1024 * 1024
     queues_per_dequeue_max: int = 1000
     wait_ms_max: int = 2**32 - 1
+    batch_rows_max: int = 100

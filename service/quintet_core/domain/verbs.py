@@ -5,6 +5,10 @@ QUEUE_VERBS = (
     "list_jobs", "redrive", "purge", "pause", "resume", "create_queue", "update_queue", "delete_queue",
     "get_queue", "list_queues",
 )  # fmt: skip
+TABLE_VERBS = (
+    "create_table", "update_table", "delete_table", "get_table", "list_tables", "put_row", "get_row", "delete_row",
+    "scan_rows", "write_rows",
+)  # fmt: skip
 EVENT_VERBS = ("list_partitions", "read_events", "commit_offset", "subscribe")
 ADMIN_VERBS = ("get_durability", "get_info")
 SESSION_VERBS = ("cancel_wait", "close_owner", "keep_leases", "heartbeat", "unknown")

@@ -20,6 +20,8 @@ from quintet.v1 import (
     queue_service_pb2,
     queue_service_pb2_grpc,
     session_service_pb2,
+    table_service_pb2,
+    table_service_pb2_grpc,
 )
 
 from quintet_core.rpc.interceptors import AccessOf, Guard
@@ -28,6 +30,7 @@ from quintet_core.rpc.session import SessionServicer, session_handlers
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
 SERVICES = (
     queue_service_pb2.DESCRIPTOR.services_by_name["QueueService"].full_name,
+    table_service_pb2.DESCRIPTOR.services_by_name["TableService"].full_name,
     session_service_pb2.DESCRIPTOR.services_by_name["SessionService"].full_name,
     event_service_pb2.DESCRIPTOR.services_by_name["EventService"].full_name,
     admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,
@@ -53,6 +56,7 @@ class Servicers:
     """What every server serves."""
 
     queues: queue_service_pb2_grpc.QueueServiceServicer
+    tables: table_service_pb2_grpc.TableServiceServicer
     sessions: SessionServicer
     events: event_service_pb2_grpc.EventServiceServicer
     admin: admin_service_pb2_grpc.AdminServiceServicer
@@ -133,6 +137,7 @@ class Servers:
         )
         serve = self._servicers
         queue_service_pb2_grpc.add_QueueServiceServicer_to_server(serve.queues, server)
+        table_service_pb2_grpc.add_TableServiceServicer_to_server(serve.tables, server)
         server.add_generic_rpc_handlers((session_handlers(serve.sessions),))
         event_service_pb2_grpc.add_EventServiceServicer_to_server(serve.events, server)
         admin_service_pb2_grpc.add_AdminServiceServicer_to_server(serve.admin, server)

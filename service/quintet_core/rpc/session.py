@@ -18,6 +18,7 @@ from quintet_core.domain.errors import CallerError, Reason, Refusal, refusal
 from quintet_core.operations import bounds
 from quintet_core.operations.bulk import BulkOperations
 from quintet_core.operations.queues import QueueOperations
+from quintet_core.operations.tables import TableOperations
 from quintet_core.rpc import wire
 from quintet_core.rpc.access import Access, current_access
 from quintet_core.rpc.session_verbs import Observe, SessionVerbs
@@ -39,6 +40,7 @@ class SessionServicer(session_service_pb2_grpc.SessionServiceServicer):
         self,
         operations: QueueOperations,
         bulk: BulkOperations,
+        tables: TableOperations,
         dequeues: Dequeues,
         awaits: Awaits,
         sessions: Sessions,
@@ -47,6 +49,7 @@ class SessionServicer(session_service_pb2_grpc.SessionServiceServicer):
     ) -> None:
         self.operations = operations
         self.bulk = bulk
+        self.tables = tables
         self.dequeues = dequeues
         self.awaits = awaits
         self.sessions = sessions
@@ -104,6 +107,7 @@ class _Stream(SessionVerbs):
         super().__init__(
             servicer.operations,
             servicer.bulk,
+            servicer.tables,
             servicer.dequeues,
             servicer.awaits,
             servicer.sessions,

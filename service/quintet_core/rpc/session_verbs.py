@@ -18,13 +18,15 @@ from quintet_kit.logs import get_logger
 
 from quintet_core.domain.errors import CallerError, Reason, Refusal, broken, refusal
 from quintet_core.domain.job import JobState, LeaseTerms
-from quintet_core.domain.outcomes import Acknowledged, Dequeued, Done
+from quintet_core.domain.outcomes import Acknowledged, Deleted, Dequeued, Done
 from quintet_core.operations import bounds
 from quintet_core.operations.bulk import BulkOperations
 from quintet_core.operations.queues import QueueOperations
+from quintet_core.operations.tables import TableOperations
 from quintet_core.rpc import convert, wire
 from quintet_core.rpc.access import Access
 from quintet_core.rpc.status import failure
+from quintet_core.rpc.table_verbs import TableVerbs
 from quintet_core.waiting.awaits import Await, Awaits
 from quintet_core.waiting.dequeues import Dequeue, Dequeues
 from quintet_core.waiting.sessions import Owner, Session, Sessions, Wait
@@ -34,7 +36,7 @@ _DEFAULT = convert.NAMESPACE_DEFAULT
 Observe = Callable[[str, object], None]
 
 
-class SessionVerbs:
+class SessionVerbs(TableVerbs):
     """Carries out the operations of one session and gathers their results."""
 
     session: Session
@@ -43,6 +45,7 @@ class SessionVerbs:
         self,
         operations: QueueOperations,
         bulk: BulkOperations,
+        tables: TableOperations,
         dequeues: Dequeues,
         awaits: Awaits,
         sessions: Sessions,
@@ -51,6 +54,7 @@ class SessionVerbs:
     ) -> None:
         self._operations = operations
         self._bulk = bulk
+        self._tables = tables
         self._dequeues = dequeues
         self._awaits = awaits
         self._sessions = sessions
@@ -82,6 +86,7 @@ class SessionVerbs:
             "delete_queue": self._delete_queue,
             "get_queue": self._get_queue,
             "list_queues": self._list_queues,
+            **self._table_handlers(),
             "cancel_wait": self._cancel_wait,
             "close_owner": self._close_owner,
             "heartbeat": self._heartbeat,
@@ -293,14 +298,15 @@ class SessionVerbs:
         )
 
     def _delete(self, owner: Owner, operation: pb.SessionOperation) -> None:
-        request = operation.delete
-        self._operations.delete(
-            request.namespace or _DEFAULT,
-            request.id,
-            convert.queue_of(request),
-            self._answerer(operation.sequence, "delete", convert.deleted),
-            owner,
-        )
+        request, sequence = operation.delete, operation.sequence
+
+        def done(outcome: Deleted | Refusal) -> None:
+            if isinstance(outcome, Refusal):
+                self._answer(sequence, "delete", outcome, None)
+            else:
+                self._answer_encoded("delete", outcome, wire.deleted(sequence, outcome))
+
+        self._operations.delete(request.namespace or _DEFAULT, request.id, convert.queue_of(request), done, owner)
 
     def _peek(self, owner: Owner, operation: pb.SessionOperation) -> None:
         request = operation.peek
