@@ -6,7 +6,6 @@ import asyncio
 from functools import partial
 from typing import Final, Protocol
 
-from quintet.v1.queue_service_pb2 import DequeueRequest
 from quintet.v1.session_service_pb2 import KeepLeases, SessionResult
 
 from quintet_adapters.adapter import NO_OWNER, Adapter
@@ -48,10 +47,14 @@ _HOLD_SUBMITS: Final = _HOLD_SESSION | _HOLD_OWNER
 _SETTLE_AGAIN_S: Final = 0.2
 
 
+_RETRY_S: Final = 1.0
+"""For what the core refuses while it can be reached: its store is away, say."""
+
+
 def _without_wait(message: RequestMessage) -> RequestMessage:
-    request = DequeueRequest()
+    request = type(message)()
     request.MergeFrom(message)  # type: ignore[arg-type]
-    request.wait_ms = 0
+    request.wait_ms = 0  # type: ignore[union-attr]  # only what waits is cancelled
     return request
 
 
@@ -74,6 +77,7 @@ class Connection:
         "_progressed_at",
         "_reading",
         "_received",
+        "_retrying",
         "_timer",
         "_wire",
     )
@@ -91,6 +95,7 @@ class Connection:
         self._parted = False
         self._lost = False
         self._received = 0
+        self._retrying = False
         self._timer: asyncio.TimerHandle | None = None
         self._opened_at = 0.0
         if self._conversation.wake_after_ms is not None or self._conversation.lifetime_ms is not None:
@@ -140,6 +145,7 @@ class Connection:
             return
         self._conversation.lose_client()
         self._submit()
+        self._cancel_waits()
         self._settle_owner()
 
     # From the adapter.
@@ -164,8 +170,11 @@ class Connection:
         self._let_go(_HOLD_SESSION)
 
     def session_connected(self) -> None:
-        """The core can be told of leases again."""
-        self._settle_doubt()
+        """The core can be told of leases again, and asked again."""
+        if self._holds & _HOLD_OWNER:
+            self._settle_doubt()
+        if self._retrying:
+            self._retry()
 
     def leases_lost(self) -> None:
         """Closes the connection if its client works under a lease, or may be about to."""
@@ -191,6 +200,8 @@ class Connection:
             self._submit()
         if conversation.cancels:
             self._cancel_waits()
+        if conversation.retries and not self._retrying:
+            self._retry_later()
         if conversation.output or conversation.end is not None:
             if not self._in_flight:
                 self.flush()
@@ -248,6 +259,22 @@ class Connection:
             return
         if self._holds & _HOLD_OWNER:
             self._settle_doubt()
+        self._act()
+
+    def _retry_later(self) -> None:
+        self._retrying = True
+        if self._adapter.session.connected:
+            self._adapter.loop.call_later(_RETRY_S, self._retry)
+        else:
+            self._adapter.tell_connected(self)
+
+    def _retry(self) -> None:
+        self._retrying = False
+        conversation = self._conversation
+        if self._lost or self._parted:
+            return
+        conversation.requests.extend(conversation.retries)
+        conversation.retries.clear()
         self._act()
 
     # Doubt: the owner may hold a job that nobody knows of (the answer to its dequeue was lost on the way) or that its

@@ -10,6 +10,7 @@ from pydantic import Field, SecretStr, model_validator
 from quintet_client.credentials import Credentials
 from quintet_kit.settings import Count, Milliseconds, Port, ProcessSettings
 
+from quintet_adapters.protocols.etzel_requests import EtzelLimits
 from quintet_adapters.protocols.job_centre_requests import JobCentreLimits
 from quintet_adapters.protocols.taskflux import TaskFluxLimits
 from quintet_adapters.protocols.text_queue import TextQueueLimits
@@ -126,6 +127,39 @@ class JobCentreSettings(AdapterSettings):
             queues_max=self.queues_max,
             requests_max=self.requests_max,
             bytes_max=self.bytes_max,
+        )
+
+
+class EtzelSettings(AdapterSettings):
+    """Etzel (JSON by WebSocket, or by lines)."""
+
+    port: Port = Field(8004, description="Port of the WebSocket.")
+    lines_port: Port = Field(8005, description="Port of the same requests as lines.")
+    metrics_port: Port = Field(9105, description="Port of /metrics, /healthz and /readyz.")
+    websocket_path: str = Field(
+        "/connect",
+        pattern="^/([!-.0->@-~]+(/[!-.0->@-~]+)*)?$",
+        description="Path of the WebSocket; clients may add a slash.",
+    )
+    handshake_ms: int = Field(10_000, ge=1, description="From a connection to the end of its opening handshake.")
+    frame_bytes_max: int = Field(
+        8 * 1024 * 1024, ge=64, le=63 * 1024 * 1024, description="Longest line; largest WebSocket message, inflated."
+    )
+    subscriptions_max: Count = Field(1000, description="Queues one connection may subscribe to.")
+    requests_max: Count = Field(256, description="Requests of one connection under way at once.")
+    bytes_max: Count = Field(16 * 1024 * 1024, description="Bytes of messages of one connection under way at once.")
+
+    def limits(self) -> EtzelLimits:
+        """What conversations keep to."""
+        return EtzelLimits(
+            namespace=self.namespace,
+            frame_bytes_max=self.frame_bytes_max,
+            queue_name_bytes_max=self.queue_name_bytes_max,
+            requests_max=self.requests_max,
+            bytes_max=self.bytes_max,
+            subscriptions_max=self.subscriptions_max,
+            path=self.websocket_path,
+            handshake_ms=self.handshake_ms,
         )
 
 

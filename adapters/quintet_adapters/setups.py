@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from quintet_kit.settings import load_or_exit
@@ -12,11 +13,19 @@ from quintet_kit.settings import load_or_exit
 from quintet_adapters.adapter import Adapter
 from quintet_adapters.default_queue import DefaultQueue
 from quintet_adapters.protocols.conversation import Converse
+from quintet_adapters.protocols.etzel import Etzel
+from quintet_adapters.protocols.etzel_requests import EtzelReader
 from quintet_adapters.protocols.job_centre import JobCentre
 from quintet_adapters.protocols.job_centre_requests import JobCentreReader
 from quintet_adapters.protocols.taskflux import TaskFlux, TaskFluxService
 from quintet_adapters.protocols.text_queue import TextQueue
-from quintet_adapters.settings import AdapterSettings, JobCentreSettings, TaskFluxSettings, TextQueueSettings
+from quintet_adapters.settings import (
+    AdapterSettings,
+    EtzelSettings,
+    JobCentreSettings,
+    TaskFluxSettings,
+    TextQueueSettings,
+)
 from quintet_adapters.transports import tcp
 from quintet_adapters.transports.listener import Listener, ServerListener
 
@@ -57,6 +66,23 @@ def _job_centre() -> Setup:
     return Setup("job-centre", settings, settings.metrics_port, JobCentre.commands, listen)
 
 
+def _etzel() -> Setup:
+    settings = load_or_exit(EtzelSettings)
+    reader = EtzelReader(settings.limits())
+
+    async def listen(adapter: Adapter, tls: ssl.SSLContext | None) -> Sequence[Listener]:
+        counts = adapter.metrics.requests
+        return [
+            await _tcp(name, adapter, partial(converse, reader, counts), settings, port, tls)
+            for name, converse, port in (
+                ("etzel", Etzel.by_websocket, settings.port),
+                ("etzel-lines", Etzel.by_lines, settings.lines_port),
+            )
+        ]
+
+    return Setup("etzel", settings, settings.metrics_port, Etzel.commands, listen)
+
+
 def _taskflux() -> Setup:
     settings = load_or_exit(TaskFluxSettings)
     service = TaskFluxService(settings.limits())
@@ -87,5 +113,6 @@ SETUPS: Final[dict[str, Callable[[], Setup]]] = {
     "text-queue": _text_queue,
     "job-centre": _job_centre,
     "taskflux": _taskflux,
+    "etzel": _etzel,
 }
 """By the protocol's name. Each reads its settings; faulty ones end the process."""

@@ -235,6 +235,10 @@ class CorePart(PythonPart):
         }
 
 
+_FURTHER_PORTS = {"etzel": {"etzel-lines": "QUINTET_LINES_PORT"}}
+"""Of adapters with several listeners, those that are not called like the adapter."""
+
+
 class AdapterPart(PythonPart):
     """An adapter in front of a core."""
 
@@ -243,7 +247,7 @@ class AdapterPart(PythonPart):
             name or protocol,
             folder,
             ("quintet_adapters", protocol),
-            {protocol: "QUINTET_PORT", "metrics": "QUINTET_METRICS_PORT"},
+            {protocol: "QUINTET_PORT", "metrics": "QUINTET_METRICS_PORT", **_FURTHER_PORTS.get(protocol, {})},
         )
         self.protocol = protocol
         self._core = core
@@ -254,7 +258,11 @@ class AdapterPart(PythonPart):
     @property
     def address(self) -> tuple[str, int]:
         """Where clients connect."""
-        return "127.0.0.1", self.port(self.protocol)
+        return self.address_of(self.protocol)
+
+    def address_of(self, listener: str) -> tuple[str, int]:
+        """Where clients connect to one of several listeners."""
+        return "127.0.0.1", self.port(listener)
 
 
 class Stack:

@@ -12,6 +12,7 @@ Inputs                                  Outputs
     expire() (lifetime_ms passed)           wake_after_ms   when to call `wake`
     idle()   (idle_ms without progress)     progress        grows with each whole packet and answer
     hold() / resume()                       wants_input     whether to go on reading
+                                            retries         to be submitted again when the core can be reached
     lose_client()                           leased_ids      jobs that the client works on under owner leases
     finish()
 """
@@ -49,6 +50,7 @@ class Conversation(abc.ABC):
         self.counts = counts
         self.requests: deque[Request] = deque()
         self.cancels: deque[Request] = deque()
+        self.retries: deque[Request] = deque()
         self.output: list[bytes] = []
         self.end: End | None = None
         self.wake_after_ms: int | None = None

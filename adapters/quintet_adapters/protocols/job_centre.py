@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection
-from functools import lru_cache
 from typing import ClassVar, Final
 
 import msgspec
@@ -31,7 +30,7 @@ from quintet_adapters.messages import (
 )
 from quintet_adapters.protocols.conversation import Conversation, End
 from quintet_adapters.protocols.job_centre_requests import Command, Fields, JobCentreReader, decode
-from quintet_adapters.protocols.json_source import JsonFaultError
+from quintet_adapters.protocols.json_source import JsonFaultError, json_string
 from quintet_adapters.protocols.lines import LineBuffer, TooLong
 from quintet_adapters.protocols.payload import as_json_object
 
@@ -40,7 +39,6 @@ NO_LEASE: Final = -1
 
 _OK: Final = b'{"status":"ok"}\n'
 _NO_JOB: Final = b'{"status":"no-job"}\n'
-_SMALL_TEXT_MAX: Final = 256
 _UNREAD_BYTES_MAX: Final = 64 * 1024
 _HANG_UP: Final = b""
 """Takes the place of the answer where the conversation ends without one."""
@@ -297,7 +295,7 @@ class JobCentre(Conversation):
             job.id,
             payload,
             -job.rank,
-            _json_string(job.queue),
+            json_string(job.queue),
         )
 
     def _check_oldest_lease(self) -> None:
@@ -408,15 +406,6 @@ _STARTS: Final[dict[Command, _Start]] = {
     "delete": JobCentre._delete,
     "abort": JobCentre._abort_job,
 }
-
-
-@lru_cache(maxsize=4096)
-def _short_json_string(text: str) -> bytes:
-    return msgspec.json.encode(text)
-
-
-def _json_string(text: str) -> bytes:
-    return _short_json_string(text) if len(text) <= _SMALL_TEXT_MAX else msgspec.json.encode(text)
 
 
 def _error(reason: str) -> bytes:

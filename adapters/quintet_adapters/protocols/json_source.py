@@ -8,8 +8,10 @@ library's decoder, whose word is final.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from json import decoder
 from typing import Any, Final, Generic, TypeVar
 
@@ -20,6 +22,8 @@ ABSENT: Final = msgspec.Raw(b"")
 
 _INTEGER = re.compile(rb"-?\d+\Z")
 _INTEGER_DIGITS_MAX = 40
+_NUMBER_STARTS = tuple(b"%c" % character for character in b"-0123456789")
+_SMALL_TEXT_MAX = 256
 _WHITE_SPACE = re.compile(r"[ \t\n\r]*")
 
 
@@ -158,6 +162,16 @@ def read_string(source: bytes, name: str) -> str:
     return _require_utf8(json.loads(source), name)
 
 
+def read_number(source: bytes, name: str) -> float:
+    """A number, integer or with a fraction or exponent, as near as a double comes; it must be a finite one."""
+    if not source.startswith(_NUMBER_STARTS):
+        raise JsonFaultError(f"{name} must be a number")
+    number = float(source)
+    if not math.isfinite(number):
+        raise JsonFaultError(f"{name} is too large")
+    return number
+
+
 def read_strings(source: bytes, name: str) -> list[str]:
     """A list of strings that UTF-8 can hold."""
     if not source.startswith(b"["):
@@ -177,3 +191,13 @@ def _require_utf8(text: str, name: str) -> str:
     except UnicodeEncodeError:
         raise JsonFaultError(f"{name} has a lone surrogate, which UTF-8 cannot hold") from None
     return text
+
+
+def json_string(text: str) -> bytes:
+    """The text as JSON: for the names that come again and again."""
+    return _short_json_string(text) if len(text) <= _SMALL_TEXT_MAX else msgspec.json.encode(text)
+
+
+@lru_cache(maxsize=4096)
+def _short_json_string(text: str) -> bytes:
+    return msgspec.json.encode(text)

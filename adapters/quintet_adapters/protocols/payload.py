@@ -25,6 +25,25 @@ def as_json_object(content_type: str, payload: bytes) -> bytes:
     return as_wrapped(payload)
 
 
+def as_json(content_type: str, payload: bytes) -> bytes:
+    """The payload as the JSON value it is, byte for byte; anything else wrapped (see `as_wrapped`).
+
+    What is empty or not UTF-8 is no JSON whatever its type says: it would break the answer it stands in.
+    """
+    if payload and is_json(content_type) and (payload.isascii() or is_utf8(payload)):
+        return payload
+    return as_wrapped(payload)
+
+
+def is_utf8(data: bytes) -> bool:
+    """Whether the bytes are UTF-8 throughout."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def on_one_line(source: bytes) -> bytes:
     """JSON whose white space has no line ends. (Line ends inside strings are escapes already.)"""
     return source.translate(_LINE_ENDS_TO_SPACES) if b"\n" in source else source

@@ -56,6 +56,14 @@ class _Adapter:
 _ADAPTERS = (
     _Adapter("text-queue", 1, (("text-queue", "QUINTET_PORT", "text_queue_port", "ADD, GET, ACK, IN"),)),
     _Adapter("job-centre", 2, (("job-centre", "QUINTET_PORT", "job_centre_port", "JSON, one object per line"),)),
+    _Adapter(
+        "etzel",
+        5,
+        (
+            ("etzel", "QUINTET_PORT", "etzel_port", "JSON by WebSocket: SUB, ISLP, PUB, FET, ACK"),
+            ("etzel-lines", "QUINTET_LINES_PORT", "etzel_lines_port", "the same, one object per line"),
+        ),
+    ),
 )
 
 

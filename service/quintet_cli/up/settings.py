@@ -23,6 +23,8 @@ class UpSettings(Settings):
     core_port: Port = Field(50051, description="The core's gRPC.")
     text_queue_port: Port = Field(8080, description="The text queue.")
     job_centre_port: Port = Field(8009, description="Job Centre.")
+    etzel_port: Port = Field(8004, description="Etzel by WebSocket.")
+    etzel_lines_port: Port = Field(8005, description="Etzel by lines.")
     metrics_port: Port = Field(9100, description="The core's metrics and health; each adapter's follow it by one.")
     namespace: str = Field("default", description="Namespace whose queues the adapters serve.")
     start_ms_max: int = Field(60_000, ge=1, description="How long the core or an adapter may take to be ready.")

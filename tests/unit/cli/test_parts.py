@@ -21,6 +21,7 @@ def test_the_default_ports_are_the_documented_ones() -> None:
         "core": {"QUINTET_CORE_PORT": "50051", "QUINTET_METRICS_PORT": "9100"},
         "text-queue": {"QUINTET_PORT": "8080", "QUINTET_METRICS_PORT": "9101"},
         "job-centre": {"QUINTET_PORT": "8009", "QUINTET_METRICS_PORT": "9102"},
+        "etzel": {"QUINTET_PORT": "8004", "QUINTET_LINES_PORT": "8005", "QUINTET_METRICS_PORT": "9105"},
     }
 
 
