@@ -7,6 +7,7 @@ method returns; a broken rule raises CallerError instead and `done` is never cal
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from quintet_core.domain import limits
 from quintet_core.domain.errors import CallerError, Reason, broken, refusal
@@ -57,9 +58,7 @@ class QueueOperations:
         bounds.check_name(queue)
         bounds.check_payload(payload, self.limits)
         bounds.check_label("content_type", content_type)
-        self.store.enqueue_plain(
-            namespace, queue, payload, content_type.encode(), rank, create_if_missing, done, order
-        )
+        self.store.enqueue_plain(namespace, queue, payload, content_type.encode(), rank, create_if_missing, done, order)
 
     def acknowledge(
         self,
@@ -224,9 +223,15 @@ def _check_queue(namespace: str, queue: str) -> None:
 
 
 def _scope(namespace: str, job_id: int, queue: str | None) -> Scope:
+    scope = _named_scope(namespace, queue)
+    if not bounds.check_id(job_id):
+        raise CallerError(refusal(Reason.JOB_NOT_FOUND))
+    return scope
+
+
+@lru_cache(maxsize=65536)
+def _named_scope(namespace: str, queue: str | None) -> Scope:
     bounds.check_namespace(namespace)
     if queue is not None:
         bounds.check_name(queue)
-    if not bounds.check_id(job_id):
-        raise CallerError(refusal(Reason.JOB_NOT_FOUND))
     return Scope.of(namespace, queue)

@@ -1,7 +1,7 @@
 """Results of a session as bytes.
 
-A session answers tens of thousands of operations a second, and most answers are of three shapes. To build a message for
-each of them, copy it into a response and serialize that costs more than the rest of the core; so these three are
+A session answers tens of thousands of operations a second, and most answers are of few shapes. To build a message for
+each of them, copy it into a response and serialize that costs more than the rest of the core; so these are
 written down as the protocol buffers encoding of `SessionResponse.results` directly, from the field numbers of
 session_service.proto and job.proto. Whatever is rare is a message of its own and appended: the encoding of a message is
 the concatenation of its fields. Proved against the generated classes by tests.
@@ -17,7 +17,7 @@ from quintet.v1 import job_pb2
 from quintet.v1 import session_service_pb2 as pb
 
 from quintet_core.domain.job import Job, JobState, LeasedRecord
-from quintet_core.domain.outcomes import Dequeued
+from quintet_core.domain.outcomes import Deleted, Dequeued
 from quintet_core.storage.records import leased_body, leased_run, unpack_leased
 
 _LENGTH_DELIMITED, _FIXED64 = 2, 1
@@ -67,6 +67,16 @@ def enqueued_one(sequence: int, job_id: int) -> bytes:
 def acknowledged(sequence: int) -> bytes:
     """An AcknowledgeResponse."""
     return _ACKNOWLEDGED.pack(_ACKNOWLEDGED_HEAD, sequence, _ACKNOWLEDGED_BODY)
+
+
+_DELETED = struct.Struct("<3sQ3sB")
+# 13 bytes: sequence, delete = 8 of 2 bytes: state = 1 (varint, one byte).
+_DELETED_HEAD, _DELETED_STATE = b"\x12\x0d\x09", b"\x42\x02\x08"
+
+
+def deleted(sequence: int, outcome: Deleted) -> bytes:
+    """A DeleteResponse."""
+    return _DELETED.pack(_DELETED_HEAD, sequence, _DELETED_STATE, outcome.state)
 
 
 def result(sequence: int, kind: str, message: Message) -> bytes:

@@ -1,6 +1,6 @@
 """Operations as Redis takes them. An operation is packed when it is submitted, so that a batch is a join of bytes.
 
-The three hot verbs are put together by hand from parts that are the same each time; all others by hiredis.
+The hot verbs are put together by hand from parts that are the same each time; all others by hiredis.
 """
 
 from __future__ import annotations
@@ -64,10 +64,29 @@ def pack_dequeue_one(key: bytes, terms: bytes) -> tuple[int, bytes]:
     return _DEQUEUE_ONE_ARGUMENTS, b"".join((_DEQUEUE_HEAD, named(key), terms))
 
 
-_ACKNOWLEDGE = b"$11\r\nacknowledge\r\n$1\r\n4\r\n$8\r\n%b\r\n%b$1\r\n%d\r\n%b"
+@lru_cache(maxsize=65536)
+def named_scope(key: bytes, exact: bool) -> bytes:
+    """A scope as two arguments."""
+    return bulk(key) + bulk(b"1" if exact else b"0")
+
+
+_ACKNOWLEDGE_HEAD = b"$11\r\nacknowledge\r\n$1\r\n4\r\n$8\r\n"
 _ACKNOWLEDGE_ARGUMENTS = 6
+_DELETE_HEAD = b"$6\r\ndelete\r\n$1\r\n3\r\n$8\r\n"
+_DELETE_ARGUMENTS = 5
+_CRLF, _TOKEN, _NO_TOKEN = b"\r\n", b"$8\r\n", b"$0\r\n"
 
 
 def pack_acknowledge(sequence: int, scope: bytes, exact: bool, token: bytes) -> tuple[int, bytes]:
     """acknowledge of one job; `token` is 8 bytes or empty."""
-    return _ACKNOWLEDGE_ARGUMENTS, _ACKNOWLEDGE % (_U64.pack(sequence), named(scope), exact, bulk(token))
+    return _ACKNOWLEDGE_ARGUMENTS, b"".join(
+        (
+            _ACKNOWLEDGE_HEAD, _U64.pack(sequence), _CRLF, named_scope(scope, exact), _TOKEN if token else _NO_TOKEN,
+            token, _CRLF,
+        )
+    )  # fmt: skip
+
+
+def pack_delete(sequence: int, scope: bytes, exact: bool) -> tuple[int, bytes]:
+    """delete of one job."""
+    return _DELETE_ARGUMENTS, b"".join((_DELETE_HEAD, _U64.pack(sequence), _CRLF, named_scope(scope, exact)))

@@ -33,6 +33,7 @@ from quintet_core.storage.packing import (
     bulk,
     pack,
     pack_acknowledge,
+    pack_delete,
     pack_dequeue_one,
     pack_enqueue_one,
 )
@@ -294,7 +295,13 @@ class RedisStore(Upkeep):
 
     def delete(self, job_id: int, scope: Scope, done: Done[Deleted], order: Ordered | None = None) -> None:
         """Remove a job in whatever state. Refusal: JOB_NOT_FOUND."""
-        self._of_job("delete", job_id, scope, (), _deleted, done, order)
+        sequence, partition = divmod(job_id, self.partitions)
+
+        def on_answer(answer: Reply) -> None:
+            done(parsed(_deleted, answer))
+
+        packed = pack_delete(sequence, scope.key, scope.exact)
+        self.pipeline.submit(Operation(partition, packed, on_answer, order))
 
     def get_job(
         self, job_id: int, scope: Scope, with_payload: bool, done: Done[Job], order: Ordered | None = None
@@ -473,8 +480,11 @@ def _extended(answer: Reply) -> Extended:
     return Extended(int(answer))
 
 
+_DELETED = {int(state): Deleted(state) for state in JobState}
+
+
 def _deleted(answer: Reply) -> Deleted:
-    return Deleted(JobState(answer))
+    return _DELETED[answer]
 
 
 def _counts(answer: Reply, _: int) -> QueueCounts:

@@ -13,7 +13,7 @@ from quintet.v1 import job_pb2
 from quintet.v1 import queue_service_pb2 as q
 from quintet.v1 import session_service_pb2 as s
 from quintet_core.domain.job import Job, JobState, Lease, LeasedRecord
-from quintet_core.domain.outcomes import Dequeued
+from quintet_core.domain.outcomes import Deleted, Dequeued
 from quintet_core.rpc import wire
 
 U32, U64, I63 = 2**32 - 1, 2**64 - 1, 2**63 - 1
@@ -129,6 +129,12 @@ def test_an_enqueue_response_with_one_id(sequence: int, job_id: int) -> None:
 def test_an_acknowledge_response(sequence: int) -> None:
     expected = s.SessionResult(sequence=sequence, acknowledge=q.AcknowledgeResponse())
     assert results(wire.acknowledged(sequence)) == [expected]
+
+
+@given(sequences, st.sampled_from(JobState))
+def test_a_delete_response(sequence: int, state: JobState) -> None:
+    expected = s.SessionResult(sequence=sequence, delete=q.DeleteResponse(state=int(state)))  # type: ignore[arg-type]
+    assert results(wire.deleted(sequence, Deleted(state))) == [expected]
 
 
 @given(jobs)
