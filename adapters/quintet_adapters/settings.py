@@ -12,7 +12,7 @@ from quintet_kit.settings import Count, Milliseconds, Port, ProcessSettings
 
 from quintet_adapters.protocols.etzel_requests import EtzelLimits
 from quintet_adapters.protocols.job_centre_requests import JobCentreLimits
-from quintet_adapters.protocols.taskflux import TaskFluxLimits
+from quintet_adapters.protocols.taskflux_requests import TaskFluxLimits
 from quintet_adapters.protocols.text_queue import TextQueueLimits
 from quintet_adapters.transports.tcp import TcpLimits
 

@@ -17,7 +17,8 @@ from quintet_adapters.protocols.etzel import Etzel
 from quintet_adapters.protocols.etzel_requests import EtzelReader
 from quintet_adapters.protocols.job_centre import JobCentre
 from quintet_adapters.protocols.job_centre_requests import JobCentreReader
-from quintet_adapters.protocols.taskflux import TaskFlux, TaskFluxService
+from quintet_adapters.protocols.taskflux import TaskFlux
+from quintet_adapters.protocols.taskflux_requests import TaskFluxService
 from quintet_adapters.protocols.text_queue import TextQueue
 from quintet_adapters.settings import (
     AdapterSettings,

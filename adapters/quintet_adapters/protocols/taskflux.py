@@ -7,15 +7,11 @@ comes behind a request that is under way waits.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from quintet.v1 import queue_service_pb2 as api
 from quintet.v1 import reason_pb2
-from quintet.v1.job_pb2 import PLACEMENT_TAIL
-from quintet.v1.queue_pb2 import QUEUE_STRUCTURE_ARRAY, QUEUE_STRUCTURE_HEAP, QueueSettings
+from quintet.v1.queue_pb2 import QueueSettings
 from quintet.v1.session_service_pb2 import Failure, SessionResult
 
 from quintet_adapters.messages import (
@@ -29,8 +25,7 @@ from quintet_adapters.messages import (
 )
 from quintet_adapters.protocols import taskflux_answers as answers
 from quintet_adapters.protocols.conversation import Conversation, End
-from quintet_adapters.protocols.payload import BYTES_CONTENT_TYPE
-from quintet_adapters.protocols.taskflux_answers import OK, Answers, Code
+from quintet_adapters.protocols.taskflux_answers import OK, Code
 from quintet_adapters.protocols.taskflux_packets import (
     Count,
     Create,
@@ -44,16 +39,11 @@ from quintet_adapters.protocols.taskflux_packets import (
     PacketFaultError,
     PacketReader,
 )
+from quintet_adapters.protocols.taskflux_requests import TaskFluxService, fault_of, is_queue_name
 
-DEFAULT_QUEUE: Final = ""
-NO_LIMIT: Final = -1
-
-_NAME: Final = re.compile(rb"[!-~]{0,255}")
 _AUTHORIZATION_NONE: Final = 0x4E  # N
 _MAJOR, _MINOR = 1, 0
-_PAGE_QUEUES: Final = 1000
 _UNREAD_BYTES_MAX: Final = 64 * 1024
-_CACHED_MAX: Final = 4096
 _LEASE_OVER: Final = frozenset(
     {
         reason_pb2.REASON_JOB_NOT_FOUND,
@@ -62,49 +52,6 @@ _LEASE_OVER: Final = frozenset(
         reason_pb2.REASON_STALE_LEASE,
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class TaskFluxLimits:
-    """Bounds of one conversation, and how it speaks."""
-
-    namespace: str = "default"
-    csharp: bool = False
-    """As the project's own C# client expects it, where its pages say otherwise."""
-    idle_ms: int = 60_000
-    """From the last whole packet or answer; waiting in a Dequeue is not idle."""
-    packet_bytes_max: int = 16 * 1024 * 1024
-
-
-class TaskFluxService:
-    """What the conversations of a process share."""
-
-    def __init__(self, limits: TaskFluxLimits) -> None:
-        self.limits = limits
-        self.namespace = "" if limits.namespace == "default" else limits.namespace
-        self.answers = Answers(csharp=limits.csharp)
-        self.address = ""
-        """Where clients find this service, as ClusterMetadata tells them."""
-        self._dequeues: dict[tuple[bytes, int], api.DequeueRequest] = {}
-
-    def dequeue_request(self, queue: bytes, wait_ms: int) -> api.DequeueRequest:
-        """For a name that is good. Workers ask for the same over and over."""
-        try:
-            return self._dequeues[queue, wait_ms]
-        except KeyError:
-            if len(self._dequeues) >= _CACHED_MAX:
-                self._dequeues.clear()
-            request = self._dequeues[queue, wait_ms] = api.DequeueRequest(
-                namespace=self.namespace,
-                queues=(queue.decode(),),
-                jobs_max=1,
-                wait_ms=wait_ms,
-                owner_lease=True,
-                placement_on_close=PLACEMENT_TAIL,
-                # The default queue is there, always: should it be missing, it is an empty one.
-                allow_missing=not queue,
-            )
-            return request
 
 
 class _Question(Request):
@@ -158,7 +105,6 @@ class TaskFlux(Conversation):
         limits = service.limits
         self.idle_ms = limits.idle_ms
         self._service = service
-        self._namespace = service.namespace
         self._answers = service.answers
         self._reader = PacketReader(limits.packet_bytes_max, csharp=limits.csharp)
         self._step: Callable[[TaskFlux], bool] = TaskFlux._authorize
@@ -312,7 +258,7 @@ class TaskFlux(Conversation):
 
     def _is_good(self, name: bytes, command: str) -> bool:
         """Whether it names a queue; if not, that is answered."""
-        if _NAME.fullmatch(name):
+        if is_queue_name(name):
             return True
         self._refuse(command, Code.BAD_NAME)
         return False
@@ -342,10 +288,7 @@ class TaskFlux(Conversation):
         return True
 
     def _store(self, record: Enqueue) -> None:
-        queue = record.queue.decode()
-        message = api.EnqueueRequest(namespace=self._namespace, queue=queue, create_if_missing=queue == DEFAULT_QUEUE)
-        message.jobs.add(payload=record.payload, content_type=BYTES_CONTENT_TYPE, rank=record.key)
-        self._ask(_Question("enqueue", message, "enqueue", TaskFlux._enqueued))
+        self._ask(_Question("enqueue", self._service.enqueue_request(record), "enqueue", TaskFlux._enqueued))
 
     def _enqueued(self, result: SessionResult) -> bytes:
         if result.HasField("failure"):
@@ -395,12 +338,10 @@ class TaskFlux(Conversation):
         job_id, token = self._leased
         self._step = TaskFlux._take_packet
         if confirmed:
-            acknowledge = api.AcknowledgeRequest(namespace=self._namespace, id=job_id, token=token)
+            acknowledge = self._service.acknowledge_request(job_id, token)
             self._ask(_Settling("acknowledge", acknowledge, "acknowledge", TaskFlux._acknowledged))
         else:
-            release = api.ReleaseRequest(
-                namespace=self._namespace, id=job_id, token=token, delay_ms=0, placement=PLACEMENT_TAIL
-            )
+            release = self._service.release_request(job_id, token)
             self._ask(_Settling("release", release, "return", TaskFlux._returned))
         return True
 
@@ -425,8 +366,7 @@ class TaskFlux(Conversation):
 
     def _count(self, packet: Count) -> None:
         if self._is_good(packet.queue, "count"):
-            message = api.CountRequest(namespace=self._namespace, queue=packet.queue.decode())
-            self._ask(_Question("count", message, "count", TaskFlux._counted))
+            self._ask(_Question("count", self._service.count_request(packet.queue), "count", TaskFlux._counted))
 
     def _counted(self, result: SessionResult) -> bytes:
         if result.HasField("failure"):
@@ -438,31 +378,11 @@ class TaskFlux(Conversation):
     # Create
 
     def _create(self, packet: Create) -> None:
-        code = self._fault_of(packet)
+        code = fault_of(packet, csharp=self._service.limits.csharp)
         if code is not None:
             self._refuse("create", code)
         else:
-            message = api.CreateQueueRequest(
-                namespace=self._namespace, queue=packet.queue.decode(), settings=_settings(packet)
-            )
-            self._ask(_Question("create_queue", message, "create", TaskFlux._created))
-
-    def _fault_of(self, packet: Create) -> Code | None:
-        """What is wrong with the request by itself; the order is the protocol's."""
-        if packet.structure not in ((1, 2) if self._service.limits.csharp else (0, 1, 2)):
-            return Code.UNKNOWN_STRUCTURE
-        if packet.keys is None:
-            if packet.structure == 2:
-                return Code.NO_KEY_RANGE
-        elif packet.keys[0] > packet.keys[1]:
-            return Code.BAD_KEY_RANGE
-        if packet.payload_bytes_max < NO_LIMIT:
-            return Code.BAD_PAYLOAD_MAX
-        if packet.size_max < NO_LIMIT:
-            return Code.BAD_SIZE_MAX
-        if not _NAME.fullmatch(packet.queue):
-            return Code.BAD_NAME
-        return None if packet.queue else Code.EXISTS
+            self._ask(_Question("create_queue", self._service.create_request(packet), "create", TaskFlux._created))
 
     def _created(self, result: SessionResult) -> bytes:
         return self._done("create", result)
@@ -473,8 +393,9 @@ class TaskFlux(Conversation):
         if not packet.queue:
             self._refuse("delete", Code.BAD_NAME)
         elif self._is_good(packet.queue, "delete"):
-            message = api.DeleteQueueRequest(namespace=self._namespace, queue=packet.queue.decode())
-            self._ask(_Question("delete_queue", message, "delete", TaskFlux._deleted))
+            self._ask(
+                _Question("delete_queue", self._service.delete_request(packet.queue), "delete", TaskFlux._deleted)
+            )
 
     def _deleted(self, result: SessionResult) -> bytes:
         return self._done("delete", result)
@@ -492,15 +413,14 @@ class TaskFlux(Conversation):
         self._ask_page("")
 
     def _ask_page(self, page_token: str) -> None:
-        message = api.ListQueuesRequest(namespace=self._namespace, page_size=_PAGE_QUEUES, page_token=page_token)
-        self._ask(_Question("list_queues", message, "list", TaskFlux._page_listed))
+        self._ask(_Question("list_queues", self._service.list_request(page_token), "list", TaskFlux._page_listed))
 
     def _page_listed(self, result: SessionResult) -> bytes | None:
         if result.HasField("failure"):
             return self._end_list(self._failed("list", result.failure))
         for queue in result.list_queues.queues:
             name = queue.name.encode()
-            if _NAME.fullmatch(name):
+            if is_queue_name(name):
                 self._add_listed(name, answers.listed(name, answers.size_of(queue), queue.settings))
         if self._listed_bytes > self._service.limits.packet_bytes_max:
             self.counts["list", "refused"] += 1
@@ -535,17 +455,6 @@ class TaskFlux(Conversation):
         if failure.reason == reason_pb2.REASON_CANCELLED and self._finishing:
             return self._answers.error(Code.UNKNOWN, "shutting down, try again")
         return self._answers.failed(failure)
-
-
-def _settings(packet: Create) -> QueueSettings:
-    settings = QueueSettings(structure=QUEUE_STRUCTURE_ARRAY if packet.structure == 2 else QUEUE_STRUCTURE_HEAP)
-    if packet.size_max != NO_LIMIT:
-        settings.jobs_max = packet.size_max
-    if packet.payload_bytes_max != NO_LIMIT:
-        settings.payload_bytes_max = packet.payload_bytes_max
-    if packet.keys is not None:
-        settings.rank_range.min, settings.rank_range.max = packet.keys
-    return settings
 
 
 _STARTS: Final[dict[type[Packet], Callable[..., None]]] = {
