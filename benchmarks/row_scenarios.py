@@ -36,7 +36,7 @@ NOTIFICATIONS = f"ZeroMQ notifications, {UPDATES_PER_S:,} updates/s"
 WATCHERS = 100
 WATCH = f"watch, {WATCHERS} watchers, {UPDATES_PER_S:,} updates/s"
 
-_PART, _REQUESTS, _PUBLICATIONS = "zmq-kv", "zmq-rep", "zmq-pub"
+_PART, _PUBLICATIONS = "zmq-kv", "zmq-kv-pub"
 
 
 class RowScenarios:
@@ -83,7 +83,7 @@ class RowScenarios:
             self._zeromq(stack, scenario, (zeromq_get(table, value, shared) for _ in range(clients)), clients)
 
     def _zeromq(self, stack: Stack, scenario: str, tongues: Iterable[KeyValueTongue], clients: int) -> None:
-        load = Load(stack.address(_PART, _REQUESTS), tongues)
+        load = Load(stack.address(_PART), tongues)
         self._bench.take_down(scenario, clients, load, CpuMeter(stack.processes(_PART, "core", "redis")))
 
     def _redis(
@@ -105,7 +105,7 @@ class RowScenarios:
 
     def _notifications(self, stack: Stack) -> None:
         if self._bench.begins(NOTIFICATIONS, 1):
-            requests, publications = stack.address(_PART, _REQUESTS), stack.address(_PART, _PUBLICATIONS)
+            requests, publications = stack.address(_PART), stack.address(_PART, _PUBLICATIONS)
             load = NotificationLoad(requests, publications, next(self._bench.names), UPDATES_PER_S)
             self._bench.take_down(NOTIFICATIONS, 1, load, CpuMeter(stack.processes(_PART, "core", "redis")))
 

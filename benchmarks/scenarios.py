@@ -35,7 +35,7 @@ PENDING_LOOPS = 50
 _DOORS: tuple[tuple[str, str, str, Callable[[str], Tongue]], ...] = (
     (JOB_CENTRE, "job-centre", "job-centre", JobCentre),
     (TASKFLUX, "taskflux", "taskflux", TaskFlux),
-    (ETZEL_LINES, "etzel", "etzel-tcp", EtzelLines),
+    (ETZEL_LINES, "etzel", "etzel-lines", EtzelLines),
     (ETZEL_WEBSOCKET, "etzel", "etzel", EtzelWebSocket),
 )
 

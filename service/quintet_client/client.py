@@ -54,6 +54,18 @@ Or give a handler, and let up to ten jobs run at a time:
 ...         print(sorted(seen), (await client.count("letters")).total)
 >>> asyncio.run(main())
 [b'a', b'b', b'c'] 0
+
+Tables hold rows of bytes; a version says which write made a row:
+
+>>> async def main():
+...     async with Client(TARGET) as client:
+...         row = await client.put_row("users", b"ada", b"countess", ttl_ms=60_000)
+...         await client.put_row("users", b"ada", b"lovelace", expected_version=row.version)
+...         print((await client.get_row("users", b"ada")).value)
+...         return [row.key async for row in client.scan_rows("users", key_prefix=b"a")]
+>>> asyncio.run(main())
+b'lovelace'
+[b'ada']
 """
 
 from __future__ import annotations
