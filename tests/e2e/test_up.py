@@ -11,7 +11,7 @@ import pytest
 from tests.support.up import COMMAND, ask, ask_until, ends_of, up
 
 TEXT = "text-queue"
-PARTS = {"redis", "core", TEXT, "job-centre", "etzel"}
+PARTS = {"redis", "core", TEXT, "job-centre", "taskflux", "etzel"}
 
 
 def get(address: tuple[str, int], path: str) -> bytes:
@@ -82,7 +82,7 @@ def test_a_port_that_is_taken_is_named_before_anything_starts(tmp_path: Path) ->
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         command = [word for word in COMMAND if word != "--any-port"]
-        others = ("metrics", "core", "job-centre", "etzel", "etzel-lines")
+        others = ("metrics", "core", "job-centre", "taskflux", "etzel", "etzel-lines")
         command += ["--data", str(tmp_path), *(word for name in others for word in (f"--{name}-port", "0"))]
         ended = subprocess.run([*command, "--text-queue-port", port], capture_output=True, text=True)
     assert ended.returncode == 1

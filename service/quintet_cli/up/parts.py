@@ -51,11 +51,19 @@ class _Adapter:
     metrics_place: int
     doors: tuple[tuple[str, str, str, str], ...]
     """Name of each listener, the variable that sets its port, the setting here that has it, and what it speaks."""
+    told: tuple[tuple[str, str], ...] = ()
+    """Variables that another adapter reads in a sense of its own, and the settings here that have them for this one."""
 
 
 _ADAPTERS = (
     _Adapter("text-queue", 1, (("text-queue", "QUINTET_PORT", "text_queue_port", "ADD, GET, ACK, IN"),)),
     _Adapter("job-centre", 2, (("job-centre", "QUINTET_PORT", "job_centre_port", "JSON, one object per line"),)),
+    _Adapter(
+        "taskflux",
+        3,
+        (("taskflux", "QUINTET_PORT", "taskflux_port", "binary packets"),),
+        (("QUINTET_DIALECT", "taskflux_dialect"),),
+    ),
     _Adapter(
         "etzel",
         5,
@@ -92,6 +100,7 @@ def parts(settings: UpSettings, redis_url: str, core_socket: Path) -> tuple[Part
                 "QUINTET_CORE_TARGET": f"unix:{core_socket}",
                 "QUINTET_HOST": settings.host,
                 "QUINTET_NAMESPACE": settings.namespace,
+                **{variable: str(getattr(settings, setting)) for variable, setting in adapter.told},
             },
         )
         for adapter in _ADAPTERS

@@ -1,7 +1,7 @@
 """What `quintet up` can be told, by environment or by its options."""
 
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 from quintet_kit.settings import LogFormat, LogLevel, Port, Settings
@@ -23,9 +23,11 @@ class UpSettings(Settings):
     core_port: Port = Field(50051, description="The core's gRPC.")
     text_queue_port: Port = Field(8080, description="The text queue.")
     job_centre_port: Port = Field(8009, description="Job Centre.")
+    taskflux_port: Port = Field(2606, description="TaskFlux.")
     etzel_port: Port = Field(8004, description="Etzel by WebSocket.")
     etzel_lines_port: Port = Field(8005, description="Etzel by lines.")
     metrics_port: Port = Field(9100, description="The core's metrics and health; each adapter's follow it by one.")
+    taskflux_dialect: Literal["document", "csharp"] = Field("document", description="The dialect of TaskFlux.")
     namespace: str = Field("default", description="Namespace whose queues the adapters serve.")
     start_ms_max: int = Field(60_000, ge=1, description="How long the core or an adapter may take to be ready.")
     stop_ms_max: int = Field(20_000, ge=1, description="How long each may take to stop before it is killed.")

@@ -21,6 +21,7 @@ def test_the_default_ports_are_the_documented_ones() -> None:
         "core": {"QUINTET_CORE_PORT": "50051", "QUINTET_METRICS_PORT": "9100"},
         "text-queue": {"QUINTET_PORT": "8080", "QUINTET_METRICS_PORT": "9101"},
         "job-centre": {"QUINTET_PORT": "8009", "QUINTET_METRICS_PORT": "9102"},
+        "taskflux": {"QUINTET_PORT": "2606", "QUINTET_METRICS_PORT": "9103"},
         "etzel": {"QUINTET_PORT": "8004", "QUINTET_LINES_PORT": "8005", "QUINTET_METRICS_PORT": "9105"},
     }
 
@@ -30,6 +31,13 @@ def test_the_offset_moves_every_port() -> None:
         "QUINTET_PORT": "18080",
         "QUINTET_METRICS_PORT": "19101",
     }
+
+
+def test_the_dialect_of_one_protocol_is_not_that_of_another() -> None:
+    parts = all_parts(taskflux_dialect="csharp")
+    assert parts["taskflux"].environment["QUINTET_DIALECT"] == "csharp"
+    assert "QUINTET_DIALECT" not in parts["text-queue"].environment
+    assert all_parts()["taskflux"].environment["QUINTET_DIALECT"] == "document"
 
 
 def test_any_port_leaves_every_choice_to_the_system() -> None:
