@@ -24,7 +24,7 @@ from quintet_kit.settings import EX_CONFIG
 
 from quintet_adapters.adapter import Adapter
 from quintet_adapters.metrics import AdapterMetrics
-from quintet_adapters.settings import AdapterSettings
+from quintet_adapters.settings import AnyAdapterSettings
 from quintet_adapters.setups import SETUPS, Setup
 from quintet_adapters.transports.listener import Listener
 
@@ -90,7 +90,7 @@ async def _core_found(session: Session, stop: StopSignal) -> bool:
 
 
 async def _stop(
-    settings: AdapterSettings, adapter: Adapter, listeners: Sequence[Listener], exposition: Exposition
+    settings: AnyAdapterSettings, adapter: Adapter, listeners: Sequence[Listener], exposition: Exposition
 ) -> None:
     async def stop_accepting() -> None:
         for listener in listeners:

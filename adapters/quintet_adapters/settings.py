@@ -14,10 +14,15 @@ from quintet_adapters.protocols.etzel_requests import EtzelLimits
 from quintet_adapters.protocols.job_centre_requests import JobCentreLimits
 from quintet_adapters.protocols.taskflux_requests import TaskFluxLimits
 from quintet_adapters.protocols.text_queue import TextQueueLimits
+from quintet_adapters.protocols.zmq_kv import ByteOrder, StatusBytes, ZmqKvTerms
 from quintet_adapters.transports.tcp import TcpLimits
+from quintet_adapters.transports.zeromq.client_keys import is_secret_key
+from quintet_adapters.transports.zeromq.requests import RequestLimits
+from quintet_adapters.transports.zeromq.service import Curve, ServiceTerms
+from quintet_adapters.transports.zeromq.sockets import Address
 
 
-class AdapterSettings(ProcessSettings):
+class AnyAdapterSettings(ProcessSettings):
     """What every adapter can be told."""
 
     core_target: str = Field(
@@ -30,26 +35,16 @@ class AdapterSettings(ProcessSettings):
     core_token_path: Path | None = Field(
         None, description="File with the bearer token, read anew for every connection to the core."
     )
-    namespace: str = Field("default", min_length=1, max_length=255, description="Namespace whose queues are served.")
+    namespace: str = Field(
+        "default", min_length=1, max_length=255, description="Namespace whose queues or tables are served."
+    )
     host: str = Field("127.0.0.1", description="Address to listen on.")
-    tls_cert_file: Path | None = Field(None, description="Certificate for clients: listen with TLS.")
-    tls_key_file: Path | None = Field(None, description="The key of that certificate.")
-    tls_client_ca_file: Path | None = Field(None, description="Admit only clients with certificates that these signed.")
     connections_max: Count = Field(10_000, description="Connections at once; a further one is closed at once.")
     grace_ms: Milliseconds = Field(10_000, description="For what is under way when the process is told to stop.")
     close_ms: Milliseconds = Field(10_000, description="For a client to take its last answers.")
-    linger_ms: Milliseconds = Field(
-        2_000, description="For dropping what a client still sends after the last answer of its connection."
-    )
-    linger_bytes_max: Count = Field(16 * 1024 * 1024, description="Bytes dropped so, at most.")
-    queue_name_bytes_max: int = Field(4096, ge=1, le=4096, description="Longest queue name, in bytes of UTF-8.")
 
     @model_validator(mode="after")
-    def _files_belong_together(self) -> Self:
-        if (self.tls_cert_file is None) != (self.tls_key_file is None):
-            raise ValueError("QUINTET_TLS_CERT_FILE and QUINTET_TLS_KEY_FILE must be set together")
-        if self.tls_client_ca_file is not None and self.tls_cert_file is None:
-            raise ValueError("QUINTET_TLS_CLIENT_CA_FILE must be set only with QUINTET_TLS_CERT_FILE")
+    def _core_files_belong_together(self) -> Self:
         if (self.core_cert_file is None) != (self.core_key_file is None):
             raise ValueError("QUINTET_CORE_CERT_FILE and QUINTET_CORE_KEY_FILE must be set together")
         return self
@@ -63,6 +58,31 @@ class AdapterSettings(ProcessSettings):
             token=self.core_token.get_secret_value() if self.core_token else "",
             token_path=self.core_token_path,
         )
+
+    def tls(self) -> ssl.SSLContext | None:
+        """For clients that use TLS. Raises OSError when a file cannot be used."""
+        return None
+
+
+class AdapterSettings(AnyAdapterSettings):
+    """What the adapters of queues can be told besides."""
+
+    tls_cert_file: Path | None = Field(None, description="Certificate for clients: listen with TLS.")
+    tls_key_file: Path | None = Field(None, description="The key of that certificate.")
+    tls_client_ca_file: Path | None = Field(None, description="Admit only clients with certificates that these signed.")
+    linger_ms: Milliseconds = Field(
+        2_000, description="For dropping what a client still sends after the last answer of its connection."
+    )
+    linger_bytes_max: Count = Field(16 * 1024 * 1024, description="Bytes dropped so, at most.")
+    queue_name_bytes_max: int = Field(4096, ge=1, le=4096, description="Longest queue name, in bytes of UTF-8.")
+
+    @model_validator(mode="after")
+    def _files_belong_together(self) -> Self:
+        if (self.tls_cert_file is None) != (self.tls_key_file is None):
+            raise ValueError("QUINTET_TLS_CERT_FILE and QUINTET_TLS_KEY_FILE must be set together")
+        if self.tls_client_ca_file is not None and self.tls_cert_file is None:
+            raise ValueError("QUINTET_TLS_CLIENT_CA_FILE must be set only with QUINTET_TLS_CERT_FILE")
+        return self
 
     def tls(self) -> ssl.SSLContext | None:
         """For clients. Raises OSError when a file cannot be used."""
@@ -189,6 +209,61 @@ class TaskFluxSettings(AdapterSettings):
             idle_ms=self.idle_timeout_ms,
             packet_bytes_max=self.packet_bytes_max,
         )
+
+
+class ZmqKvSettings(AnyAdapterSettings):
+    """The ZeroMQ key-value database (ROUTER and PUB)."""
+
+    port: Port = Field(5555, description="Port of requests (REP; a ROUTER, so that DEALER clients pipeline).")
+    pub_port: Port = Field(5556, description="Port of notifications (PUB).")
+    metrics_port: Port = Field(9104, description="Port of /metrics, /healthz and /readyz.")
+    status_bytes: StatusBytes = Field("ok=0,error=1", description="First frame of a reply; `text`: OK and ERROR.")
+    ttl_byte_order: ByteOrder = Field("big", description="Byte order of a time to live.")
+    curve_secret_key: SecretStr | None = Field(
+        None, description="The service's secret key in Z85: both ports require CURVE."
+    )
+    curve_client_keys: Path | None = Field(
+        None,
+        description="Directory of public keys, one a file (Z85, or a certificate); only their holders get in."
+        " Files may come and go while the adapter runs.",
+    )
+    pub_queued_max: int = Field(
+        100_000,
+        ge=1,
+        le=100_000_000,
+        description="Notifications kept for a slow subscriber (SNDHWM); it misses further ones.",
+    )
+    unread_bytes_max: Count = Field(
+        256 * 1024 * 1024, description="Replies kept for clients that do not read; beyond it no request is read."
+    )
+    unread_ms: int = Field(
+        10_000, ge=1, description="Beyond it, who has taken nothing for so long loses the replies kept for him."
+    )
+
+    @model_validator(mode="after")
+    def _curve_settings_belong_together(self) -> Self:
+        if (self.curve_secret_key is None) != (self.curve_client_keys is None):
+            raise ValueError("QUINTET_CURVE_SECRET_KEY and QUINTET_CURVE_CLIENT_KEYS must be set together")
+        if self.curve_secret_key is not None and not is_secret_key(self.curve_secret_key.get_secret_value()):
+            raise ValueError("QUINTET_CURVE_SECRET_KEY: value (secret), must be 40 characters of Z85")
+        return self
+
+    def terms(self) -> ServiceTerms:
+        """How the service is to be set up."""
+        return ServiceTerms(
+            requests=Address(self.host, self.port),
+            notifications=Address(self.host, self.pub_port),
+            protocol=ZmqKvTerms(self.namespace, self.status_bytes, self.ttl_byte_order),
+            limits=RequestLimits(self.unread_bytes_max, self.unread_ms, self.connections_max),
+            curve=self._curve(),
+            notifications_queued_max=self.pub_queued_max,
+            close_ms=self.close_ms,
+        )
+
+    def _curve(self) -> Curve | None:
+        if self.curve_secret_key is None or self.curve_client_keys is None:
+            return None
+        return Curve(self.curve_secret_key.get_secret_value().encode(), self.curve_client_keys)
 
 
 def _read(path: Path | None) -> bytes | None:

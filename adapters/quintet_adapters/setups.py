@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from quintet_client.row_watch import RowWatch
 from quintet_kit.settings import load_or_exit
 
 from quintet_adapters.adapter import Adapter
@@ -20,15 +21,19 @@ from quintet_adapters.protocols.job_centre_requests import JobCentreReader
 from quintet_adapters.protocols.taskflux import TaskFlux
 from quintet_adapters.protocols.taskflux_requests import TaskFluxService
 from quintet_adapters.protocols.text_queue import TextQueue
+from quintet_adapters.protocols.zmq_kv import ZmqKv
 from quintet_adapters.settings import (
     AdapterSettings,
+    AnyAdapterSettings,
     EtzelSettings,
     JobCentreSettings,
     TaskFluxSettings,
     TextQueueSettings,
+    ZmqKvSettings,
 )
 from quintet_adapters.transports import tcp
 from quintet_adapters.transports.listener import Listener, ServerListener
+from quintet_adapters.transports.zeromq.service import ZmqKvService
 
 Listen = Callable[[Adapter, ssl.SSLContext | None], Awaitable[Sequence[Listener]]]
 """Opens every address of the adapter. Raises OSError when one cannot be had."""
@@ -39,7 +44,7 @@ class Setup:
     """One protocol's."""
 
     name: str
-    settings: AdapterSettings
+    settings: AnyAdapterSettings
     metrics_port: int
     commands: Sequence[str]
     listen: Listen
@@ -98,6 +103,18 @@ def _taskflux() -> Setup:
     return Setup("taskflux", settings, settings.metrics_port, TaskFlux.commands, listen)
 
 
+def _zmq_kv() -> Setup:
+    settings = load_or_exit(ZmqKvSettings)
+
+    def new_watch() -> RowWatch:
+        return RowWatch(settings.core_target, namespace=settings.namespace, credentials=settings.credentials())
+
+    async def listen(adapter: Adapter, tls: ssl.SSLContext | None) -> Sequence[Listener]:
+        return ZmqKvService.open(adapter, settings.terms(), new_watch).listeners
+
+    return Setup("zmq-kv", settings, settings.metrics_port, ZmqKv.commands, listen)
+
+
 async def _tcp(
     name: str,
     adapter: Adapter,
@@ -114,6 +131,7 @@ SETUPS: Final[dict[str, Callable[[], Setup]]] = {
     "text-queue": _text_queue,
     "job-centre": _job_centre,
     "taskflux": _taskflux,
+    "zmq-kv": _zmq_kv,
     "etzel": _etzel,
 }
 """By the protocol's name. Each reads its settings; faulty ones end the process."""

@@ -65,6 +65,14 @@ _ADAPTERS = (
         (("QUINTET_DIALECT", "taskflux_dialect"),),
     ),
     _Adapter(
+        "zmq-kv",
+        4,
+        (
+            ("zmq-kv", "QUINTET_PORT", "zmq_kv_port", "ZeroMQ: CREATE_TABLE, DELETE_TABLE, UPDATE, DELETE, GET"),
+            ("zmq-kv-pub", "QUINTET_PUB_PORT", "zmq_kv_pub_port", "ZeroMQ: UPDATED, DELETED, as they happen"),
+        ),
+    ),
+    _Adapter(
         "etzel",
         5,
         (

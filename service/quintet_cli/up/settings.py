@@ -24,6 +24,8 @@ class UpSettings(Settings):
     text_queue_port: Port = Field(8080, description="The text queue.")
     job_centre_port: Port = Field(8009, description="Job Centre.")
     taskflux_port: Port = Field(2606, description="TaskFlux.")
+    zmq_kv_port: Port = Field(5555, description="The ZeroMQ key-value database: requests.")
+    zmq_kv_pub_port: Port = Field(5556, description="The ZeroMQ key-value database: notifications.")
     etzel_port: Port = Field(8004, description="Etzel by WebSocket.")
     etzel_lines_port: Port = Field(8005, description="Etzel by lines.")
     metrics_port: Port = Field(9100, description="The core's metrics and health; each adapter's follow it by one.")

@@ -22,6 +22,7 @@ def test_the_default_ports_are_the_documented_ones() -> None:
         "text-queue": {"QUINTET_PORT": "8080", "QUINTET_METRICS_PORT": "9101"},
         "job-centre": {"QUINTET_PORT": "8009", "QUINTET_METRICS_PORT": "9102"},
         "taskflux": {"QUINTET_PORT": "2606", "QUINTET_METRICS_PORT": "9103"},
+        "zmq-kv": {"QUINTET_PORT": "5555", "QUINTET_PUB_PORT": "5556", "QUINTET_METRICS_PORT": "9104"},
         "etzel": {"QUINTET_PORT": "8004", "QUINTET_LINES_PORT": "8005", "QUINTET_METRICS_PORT": "9105"},
     }
 

@@ -7,12 +7,14 @@ import time
 from pathlib import Path
 from typing import Final
 
+import zmq
 import zmq.utils.z85
 from quintet_kit.logs import get_logger
 
 _FILES_MAX: Final = 10_000
 _FILE_BYTES_MAX: Final = 4096
 _LOOK_AGAIN_S: Final = 1.0
+_Z85_KEY_BYTES: Final = 40
 _Z85_KEY: Final = re.compile(rb"[0-9A-Za-z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}")
 _CERTIFICATE: Final = re.compile(rb'^\s*public-key\s*=\s*"([^"\n]{40})"\s*$', re.MULTILINE)
 """The line of a certificate file, as CZMQ and pyzmq write them."""
@@ -71,3 +73,11 @@ def read_public_key(text: bytes) -> bytes | None:
         return zmq.utils.z85.decode(encoded)
     except (ValueError, ArithmeticError):
         return None
+
+
+def is_secret_key(text: str) -> bool:
+    """Whether this can be a secret key in Z85."""
+    try:
+        return len(zmq.curve_public(text.encode())) == _Z85_KEY_BYTES
+    except (ValueError, UnicodeError, zmq.ZMQError):
+        return False

@@ -1,0 +1,154 @@
+"""The ZeroMQ key-value adapter as a part of a stack, and plain clients of it: REQ, DEALER and SUB, as users write them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+import zmq
+
+from tests.support.stack import AdapterPart, Stack
+
+ANSWER_MS_MAX = 30_000
+CREATE_TABLE, DELETE_TABLE, UPDATE, DELETE, GET = b"\x00", b"\x01", b"\x02", b"\x03", b"\x04"
+OK, ERROR = b"\x00", b"\x01"
+UPDATED, DELETED = b"\x00", b"\x01"
+Frames = list[bytes]
+
+
+class ZmqKvPart(AdapterPart):
+    """The adapter as a process."""
+
+    def __init__(self, stack: Stack, name: str = "zmq-kv", **environment: str) -> None:
+        super().__init__("zmq-kv", stack.folder, stack.core, name)
+        self._ports["zmq-kv-pub"] = "QUINTET_PUB_PORT"
+        self.environment.update(environment)
+
+    @property
+    def endpoint(self) -> str:
+        """Where requests go."""
+        return f"tcp://127.0.0.1:{self.port('zmq-kv')}"
+
+    @property
+    def pub_endpoint(self) -> str:
+        """Where notifications come from."""
+        return f"tcp://127.0.0.1:{self.port('zmq-kv-pub')}"
+
+
+def further_zmq_kv(stack: Stack, **environment: str) -> ZmqKvPart:
+    """One more adapter in front of the stack's core, not started."""
+    part = ZmqKvPart(stack, f"zmq-kv-{len(stack.extra) + 2}", **environment)
+    stack.extra.append(part)
+    return part
+
+
+def ttl(seconds: int) -> bytes:
+    """A time to live as it is sent."""
+    return struct.pack(">Q", seconds)
+
+
+class _Client:
+    """One socket with a context of its own, so that nothing is left behind."""
+
+    def __init__(self, kind: int, endpoint: str, options: dict[int, int | bytes]) -> None:
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.socket = self.context.socket(kind)
+        for option, value in {zmq.LINGER: 0, zmq.RCVTIMEO: ANSWER_MS_MAX, zmq.SNDTIMEO: ANSWER_MS_MAX, **options}.items():
+            self.socket.setsockopt(option, value)
+        self.socket.connect(endpoint)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self.context.destroy(linger=0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def read(self) -> Frames:
+        """The next message. Raises zmq.Again when none comes for long."""
+        return self.socket.recv_multipart()
+
+    def is_silent(self, ms: int = 300) -> bool:
+        """Whether no message comes for a while."""
+        return not self.socket.poll(ms)
+
+
+class ReqClient(_Client):
+    """A REQ socket: one request at a time."""
+
+    def __init__(self, endpoint: str, options: dict[int, int | bytes] | None = None) -> None:
+        super().__init__(zmq.REQ, endpoint, options or {})
+
+    def ask(self, *frames: bytes) -> Frames:
+        """The reply's frames."""
+        self.socket.send_multipart(frames)
+        return self.read()
+
+    def create_table(self, table: bytes) -> Frames:
+        return self.ask(CREATE_TABLE, table)
+
+    def delete_table(self, table: bytes) -> Frames:
+        return self.ask(DELETE_TABLE, table)
+
+    def update(self, table: bytes, key: bytes, value: bytes, ttl_seconds: int | None = None) -> Frames:
+        return self.ask(UPDATE, table, key, value, *(() if ttl_seconds is None else (ttl(ttl_seconds),)))
+
+    def delete(self, table: bytes, key: bytes) -> Frames:
+        return self.ask(DELETE, table, key)
+
+    def get(self, table: bytes, key: bytes) -> Frames:
+        return self.ask(GET, table, key)
+
+
+class DealerClient(_Client):
+    """A DEALER socket: any number of requests at a time, with an envelope of its own making."""
+
+    def __init__(self, endpoint: str, options: dict[int, int | bytes] | None = None) -> None:
+        super().__init__(zmq.DEALER, endpoint, {zmq.SNDHWM: 0, zmq.RCVHWM: 0, **(options or {})})
+
+    def send(self, *frames: bytes) -> None:
+        """One message, frames as they are."""
+        self.socket.send_multipart(frames)
+
+    def pipeline(self, requests: Iterable[Sequence[bytes]]) -> None:
+        """Requests behind REQ's delimiter."""
+        for request in requests:
+            self.socket.send_multipart([b"", *request])
+
+    def read_replies(self, count: int) -> list[Frames]:
+        """Replies in order, without the delimiter."""
+        replies = [self.read() for _ in range(count)]
+        assert all(reply[0] == b"" for reply in replies)
+        return [reply[1:] for reply in replies]
+
+
+class SubClient(_Client):
+    """A SUB socket that is connected, and hears everything that begins with one of `topics`."""
+
+    def __init__(
+        self, endpoint: str, *topics: bytes, options: dict[int, int | bytes] | None = None, connected: bool = True
+    ) -> None:
+        self.context = zmq.Context()
+        self.socket = self.context.socket(zmq.SUB)
+        for option, value in {zmq.LINGER: 0, zmq.RCVTIMEO: ANSWER_MS_MAX, zmq.RCVHWM: 0, **(options or {})}.items():
+            self.socket.setsockopt(option, value)
+        for topic in topics:
+            self.socket.setsockopt(zmq.SUBSCRIBE, topic)
+        monitor = self.socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+        self.socket.connect(endpoint)
+        if connected:
+            monitor.setsockopt(zmq.RCVTIMEO, ANSWER_MS_MAX)
+            monitor.recv_multipart()
+        self.socket.disable_monitor()
+
+    def hear(self, count: int) -> list[tuple[bytes, bytes, bytes]]:
+        """The next notifications: table, code and key."""
+        return [self._one() for _ in range(count)]
+
+    def _one(self) -> tuple[bytes, bytes, bytes]:
+        table, code, key = self.read()
+        return table, code, key
