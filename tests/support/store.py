@@ -13,6 +13,7 @@ from quintet_core.storage import keys
 from quintet_core.storage.link import Address, Link, connect, into
 from quintet_core.storage.pipeline import Pipeline
 from quintet_core.storage.redis_store import RedisStore
+from quintet_core.storage.table_store import TableStore
 
 from tests.support.redis_server import RedisConnection
 
@@ -67,6 +68,7 @@ class OpenStore:
     """A store, and what it stands on."""
 
     store: RedisStore
+    tables: TableStore
     pipeline: Pipeline
     link: Link
     recorder: Recorder
@@ -84,7 +86,8 @@ async def open_store(path: str, partitions: int, reply_timeout_s: float = 30.0) 
     """A store over one connection to the Redis at a unix socket. The database must be prepared."""
     recorder = Recorder()
     pipeline = Pipeline(REPLICA, recorder, reply_timeout_s)
-    opened = OpenStore(RedisStore(pipeline, partitions), pipeline, None, recorder)  # type: ignore[arg-type]
+    store, tables = RedisStore(pipeline, partitions), TableStore(pipeline, partitions)
+    opened = OpenStore(store, tables, pipeline, None, recorder)  # type: ignore[arg-type]
 
     def on_lost() -> None:
         opened.lost.append(None)
