@@ -110,6 +110,8 @@ class Etzel(Conversation):
         """Messages may wait to be taken: something held them back when last they were looked at."""
         self._ended = False
         self._finishing = False
+        self._ending = False
+        """No further request is to come, for whatever reason."""
 
     @classmethod
     def by_lines(cls, reader: EtzelReader, counts: CommandCounts) -> Etzel:
@@ -137,12 +139,12 @@ class Etzel(Conversation):
             self._advance()
 
     def receive_end(self) -> None:
-        self._ended = True
+        self._ended = self._ending = True
         self._look_once_more()
         self._advance()
 
     def finish(self) -> None:
-        self._finishing = True
+        self._finishing = self._ending = True
         self._framing.clear()
         self._advance()
 
@@ -173,7 +175,7 @@ class Etzel(Conversation):
                 self._write_answers()
         elif isinstance(request, _Sleep):
             self._awaited(request, result)
-        if self._stalled or self._ended or self._finishing:
+        if self._stalled or self._ending:
             self._advance()
 
     # Messages.
@@ -190,7 +192,9 @@ class Etzel(Conversation):
             self._take(message)
         self._stalled = stalled
         self.wants_input = not stalled or framing.waiting_bytes < _UNREAD_BYTES_MAX
-        if self._ended or self._finishing or framing.over is not None:
+        if framing.over is not None:
+            self._ending = True
+        if self._ending:
             self._end_when_done()
 
     def _pass_on_replies(self) -> None:
