@@ -92,7 +92,9 @@ def main(
             progress.print(f"{program} is not installed (Debian: apt-get install {package}): measuring without it.")
     with _folder(directory) as folder:
         plan = Plan(folder, warm_up, seconds, loops, queues, wide_queues, pending, rounds, only)
-        results = Results(announce=lambda what: progress.print(f"{what} ...", style="dim", highlight=False))
+        results = Results(
+            announce=lambda what: progress.print(f"{what} ...", style="dim", markup=False, highlight=False)
+        )
         disks = [fdatasync_latency(folder)]
         try:
             with nullcontext() if without_quintet else quintet(folder) as stack:
@@ -105,6 +107,9 @@ def main(
     else:
         show(plan, disks, results)
         progress.print(f"Written to {path}", highlight=False, soft_wrap=True)
+    for failure in results.failures:
+        progress.print(f"failed: {failure}", markup=False, highlight=False, soft_wrap=True)
+    sys.exit(1 if results.failures else 0)
 
 
 def _measure(bench: Bench) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import wraps
 from itertools import count
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar, cast
 
 from benchmarks.measurement import Measurement, Samples
 from benchmarks.processes import CpuMeter
@@ -40,6 +42,8 @@ class Results:
     measurements: list[Measurement] = field(default_factory=list)
     pending_job_bytes: dict[int, float] = field(default_factory=dict)
     """Redis memory for each pending job beyond its payload, by the number of jobs."""
+    failures: list[str] = field(default_factory=list)
+    """What ended a scenario before its time."""
 
     def medians(self) -> list[Measurement]:
         """Of the rounds of each scenario the one in the middle by throughput, in the order measured."""
@@ -70,12 +74,14 @@ class Bench:
         self.results = results
         self.names: Iterator[str] = (f"bench-{number}" for number in count())
         """Of queues and tables, no two alike."""
+        self._begun = ""
 
     def begins(self, scenario: str, loops: int, queues: int = 1) -> bool:
         """Whether the scenario is to be measured; if so, it is announced, and Redis is quiet."""
         if not self.plan.wants(scenario):
             return False
-        self.results.announce(f"{scenario}, {loops} loops, {queues} queues")
+        self._begun = f"{scenario}, {loops} loops, {queues} queues"
+        self.results.announce(self._begun)
         if self.stack:
             self.stack.wait_until_quiet()
         return True
@@ -84,3 +90,24 @@ class Bench:
         """Run the load, and keep what it measured."""
         samples = load.run(self.plan.warm_up_seconds, self.plan.seconds, meter)
         self.results.measurements.append(Measurement.of(scenario, loops, queues, samples, meter.others_seconds))
+
+    def fail(self, error: Exception) -> None:
+        """The scenario that began last ended with an error; the others are measured all the same."""
+        self.results.failures.append(f"{self._begun}: {error!r}")
+        self.results.announce("".join(traceback.format_exception(error)))
+
+
+_Method = TypeVar("_Method", bound=Callable[..., None])
+
+
+def scenario(method: _Method) -> _Method:
+    """Makes a method of an object with a `_bench` a scenario: its errors are kept, and end nothing else."""
+
+    @wraps(method)
+    def attempt(scenarios: Any, *arguments: Any, **named: Any) -> None:
+        try:
+            method(scenarios, *arguments, **named)
+        except Exception as error:
+            scenarios._bench.fail(error)
+
+    return cast(_Method, attempt)

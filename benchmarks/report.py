@@ -121,6 +121,7 @@ def write_json(directory: Path, plan: Plan, disks: Sequence[DiskLatency], result
         "fdatasync": [asdict(disk) for disk in disks],
         "measurements": [asdict(measurement) for measurement in results.measurements],
         "pending_job_bytes": results.pending_job_bytes,
+        "failures": results.failures,
         "targets": [asdict(target) for target in targets(plan, results)],
     }
     path.write_text(json.dumps(document, indent=2) + "\n")

@@ -18,7 +18,7 @@ from benchmarks.key_value_tongues import (
 )
 from benchmarks.load import Load
 from benchmarks.notification_load import NotificationLoad
-from benchmarks.plan import Bench
+from benchmarks.plan import Bench, scenario
 from benchmarks.processes import CpuMeter, free_port
 from benchmarks.resp import RespConnection
 from benchmarks.stack import Stack, redis_server
@@ -66,49 +66,55 @@ class RowScenarios:
         self._redis(REDIS_SET.format(value=size), clients, redis_set, value)
         self._redis(REDIS_GET.format(value=size), clients, redis_get, value)
 
-    def _zeromq_update(self, stack: Stack, scenario: str, clients: int, size: str, *, new: bool = False) -> None:
-        scenario = scenario.format(value=size)
-        if self._bench.begins(scenario, clients):
+    @scenario
+    def _zeromq_update(self, stack: Stack, template: str, clients: int, size: str, *, new: bool = False) -> None:
+        name = template.format(value=size)
+        if self._bench.begins(name, clients):
             table, value = next(self._bench.names), VALUES[size]
             fill_rows(stack.core_target, table, value)
             shared = new_keys() if new else keys()
-            self._zeromq(stack, scenario, (zeromq_update(table, value, shared) for _ in range(clients)), clients)
+            self._zeromq(stack, name, (zeromq_update(table, value, shared) for _ in range(clients)), clients)
 
+    @scenario
     def _zeromq_get(self, stack: Stack, clients: int, size: str, value: bytes) -> None:
-        scenario = ZEROMQ_GET.format(value=size)
-        if self._bench.begins(scenario, clients):
+        name = ZEROMQ_GET.format(value=size)
+        if self._bench.begins(name, clients):
             table = next(self._bench.names)
             fill_rows(stack.core_target, table, value)
             shared = keys()
-            self._zeromq(stack, scenario, (zeromq_get(table, value, shared) for _ in range(clients)), clients)
+            self._zeromq(stack, name, (zeromq_get(table, value, shared) for _ in range(clients)), clients)
 
-    def _zeromq(self, stack: Stack, scenario: str, tongues: Iterable[KeyValueTongue], clients: int) -> None:
+    def _zeromq(self, stack: Stack, name: str, tongues: Iterable[KeyValueTongue], clients: int) -> None:
         load = Load(stack.address(_PART), tongues)
-        self._bench.take_down(scenario, clients, load, CpuMeter(stack.processes(_PART, "core", "redis")))
+        self._bench.take_down(name, clients, load, CpuMeter(stack.processes(_PART, "core", "redis")))
 
+    @scenario
     def _redis(
-        self, scenario: str, clients: int, tongue: Callable[[bytes, Iterator[bytes]], KeyValueTongue], value: bytes
+        self, name: str, clients: int, tongue: Callable[[bytes, Iterator[bytes]], KeyValueTongue], value: bytes
     ) -> None:
-        if self._bench.begins(scenario, clients):
+        if self._bench.begins(name, clients):
             port = free_port()
             with redis_server(self._plan.directory, port) as (path, pid):
                 _fill_redis(path, value)
                 shared = keys()
                 load = Load(("127.0.0.1", port), (tongue(value, shared) for _ in range(clients)))
-                self._bench.take_down(scenario, clients, load, CpuMeter({"redis": pid}))
+                self._bench.take_down(name, clients, load, CpuMeter({"redis": pid}))
 
+    @scenario
     def _etcd(self) -> None:
         if not etcd.missing() and self._bench.begins(ETCD, etcd.CLIENTS):
             with etcd.etcd(self._plan.directory) as (address, child):
                 load = etcd.EtcdCheck(address)
                 self._bench.take_down(ETCD, etcd.CLIENTS, load, CpuMeter({"etcd": child.pid}))
 
+    @scenario
     def _notifications(self, stack: Stack) -> None:
         if self._bench.begins(NOTIFICATIONS, 1):
             requests, publications = stack.address(_PART), stack.address(_PART, _PUBLICATIONS)
             load = NotificationLoad(requests, publications, next(self._bench.names), UPDATES_PER_S)
             self._bench.take_down(NOTIFICATIONS, 1, load, CpuMeter(stack.processes(_PART, "core", "redis")))
 
+    @scenario
     def _watch(self, stack: Stack) -> None:
         if self._bench.begins(WATCH, WATCHERS):
             load = WatchLoad(stack.core_target, next(self._bench.names), WATCHERS, UPDATES_PER_S)

@@ -9,7 +9,7 @@ from benchmarks.beanstalkd import FSYNC_ARGUMENTS, beanstalkd
 from benchmarks.etzel_tongues import EtzelLines, EtzelWebSocket
 from benchmarks.load import Load, ReconnectingLoad, tongues_of
 from benchmarks.pipelined_load import PipelinedLoad
-from benchmarks.plan import Bench
+from benchmarks.plan import Bench, scenario
 from benchmarks.processes import CpuMeter
 from benchmarks.redis_load import RedisLoad
 from benchmarks.resp import RespConnection
@@ -67,32 +67,36 @@ class QueueScenarios:
         for variant in FSYNC_ARGUMENTS:
             self._beanstalkd(variant, loops, queues)
 
+    @scenario
     def _redis(self, loops: int, queues: int) -> None:
         if self._bench.begins(REDIS, loops, queues):
             with redis_server(self._plan.directory) as (path, pid):
                 load = RedisLoad(path, next(self._bench.names), loops, queues)
                 self._bench.take_down(REDIS, loops, load, CpuMeter({"redis": pid}), queues)
 
+    @scenario
     def _session(self, stack: Stack, loops: int, queues: int) -> None:
         if self._bench.begins(SESSION, loops, queues):
             load = SessionLoad(stack.core_target, next(self._bench.names), loops, queues)
             self._bench.take_down(SESSION, loops, load, CpuMeter(stack.processes("core", "redis")), queues)
 
+    @scenario
     def _door(
         self,
         stack: Stack,
-        scenario: str,
+        name: str,
         part: str,
         listener: str,
         tongue: Callable[[str], Tongue],
         loops: int,
         queues: int,
     ) -> None:
-        if part in stack.pids and self._bench.begins(scenario, loops, queues):
+        if part in stack.pids and self._bench.begins(name, loops, queues):
             tongues = tongues_of(tongue, next(self._bench.names), loops, queues)
             load = Load(stack.address(part, listener), tongues)
-            self._bench.take_down(scenario, loops, load, CpuMeter(stack.processes(part, "core", "redis")), queues)
+            self._bench.take_down(name, loops, load, CpuMeter(stack.processes(part, "core", "redis")), queues)
 
+    @scenario
     def _text_queue(self, stack: Stack, loops: int, queues: int) -> None:
         if self._bench.begins(TEXT_QUEUE, loops, queues):
             tongues = tongues_of(Text, next(self._bench.names), loops, queues)
@@ -100,12 +104,14 @@ class QueueScenarios:
             meter = CpuMeter(stack.processes("text-queue", "core", "redis"))
             self._bench.take_down(TEXT_QUEUE, loops, load, meter, queues)
 
+    @scenario
     def _beanstalkd(self, variant: str, loops: int, queues: int) -> None:
         if shutil.which("beanstalkd") and self._bench.begins(variant, loops, queues):
             with beanstalkd(variant, self._plan.directory) as (address, child):
                 load = Load(address, tongues_of(Beanstalk, next(self._bench.names), loops, queues))
                 self._bench.take_down(variant, loops, load, CpuMeter({"beanstalkd": child.pid}), queues)
 
+    @scenario
     def _pipelined(self, stack: Stack) -> None:
         if self._bench.begins(PIPELINED, 1):
             load = PipelinedLoad(stack.address("job-centre"), next(self._bench.names))
@@ -114,15 +120,17 @@ class QueueScenarios:
     def pending(self, stack: Stack) -> None:
         """What it costs to work at the head of a long queue."""
         for jobs in self._plan.pending_jobs:
-            scenario = PENDING.format(jobs=jobs)
-            if not self._bench.begins(scenario, PENDING_LOOPS):
-                continue
+            self._among(stack, jobs)
+
+    @scenario
+    def _among(self, stack: Stack, jobs: int) -> None:
+        if self._bench.begins(PENDING.format(jobs=jobs), PENDING_LOOPS):
             prefix = next(self._bench.names)
             self._bench.results.pending_job_bytes[jobs] = _filled(stack, f"{prefix}-0", jobs)
             stack.wait_until_quiet()
             load = Load(stack.address("job-centre"), tongues_of(JobCentre, prefix, PENDING_LOOPS, 1))
             meter = CpuMeter(stack.processes("job-centre", "core", "redis"))
-            self._bench.take_down(scenario, PENDING_LOOPS, load, meter)
+            self._bench.take_down(PENDING.format(jobs=jobs), PENDING_LOOPS, load, meter)
 
 
 def _filled(stack: Stack, queue: str, jobs: int) -> float:
