@@ -1,4 +1,4 @@
-"""The ZeroMQ key-value adapter as a part of a stack, and plain clients of it: REQ, DEALER and SUB, as users write them."""
+"""The ZeroMQ key-value adapter as a part of a stack; plain clients of it: REQ, DEALER and SUB, as users write them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ class _Client:
     def __init__(self, kind: int, endpoint: str, options: dict[int, int | bytes]) -> None:
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.socket = self.context.socket(kind)
-        for option, value in {zmq.LINGER: 0, zmq.RCVTIMEO: ANSWER_MS_MAX, zmq.SNDTIMEO: ANSWER_MS_MAX, **options}.items():
+        patience = {zmq.LINGER: 0, zmq.RCVTIMEO: ANSWER_MS_MAX, zmq.SNDTIMEO: ANSWER_MS_MAX}
+        for option, value in {**patience, **options}.items():
             self.socket.setsockopt(option, value)
         self.socket.connect(endpoint)
 
