@@ -89,6 +89,8 @@ class TableComparison(RuleBasedStateMachine):
         self.opened: OpenStore = self.run(self.stack.enter_async_context(open_store(path, PARTITIONS)))
         self.store = TableStore(self.opened.pipeline, PARTITIONS)
         self.waiting: list[tuple[Callable[[Check], None], Check]] = []
+        self.deleting: set[str] = set()
+        """Names of tables whose deletion is waiting."""
         self._advance(0)
 
     def teardown(self) -> None:
@@ -112,6 +114,7 @@ class TableComparison(RuleBasedStateMachine):
 
     def flush(self) -> None:
         waiting, self.waiting = self.waiting, []
+        self.deleting.clear()
 
         async def sending() -> list[Any]:
             loop = asyncio.get_running_loop()
@@ -125,12 +128,11 @@ class TableComparison(RuleBasedStateMachine):
 
     def may_follow(self, name: str, create: bool, more: bool) -> bool:
         """Whether more may share the batch: not when rows of an earlier table go first, which takes several calls."""
-        self.flush_before(create and name in self.model_of(name).dropping)
-        return more and not (create and name in self.model_of(name).dropping)
-
-    def flush_before(self, needed: bool) -> None:
-        if needed:
+        if not create:
+            return more
+        if name in self.deleting:
             self.flush()
+        return more and name not in self.model_of(name).dropping
 
     def model_of(self, name: str) -> TableModel:
         found: TableModel = self.models[self.store.partition_of(NAMESPACE, name)]
@@ -276,6 +278,13 @@ class TableComparison(RuleBasedStateMachine):
 
         self.send(more, lambda done: self.store.delete_row(NAMESPACE, name, key, version, done), check)
 
+    @rule(pick=st.integers(0, 9), more=batched)
+    def remove(self, pick: int, more: bool) -> None:
+        """What delete_row does most of the time."""
+        table = self.models[0].tables.get("a")
+        present = sorted(table.rows) if table else []
+        self.delete_row("a", present[pick % len(present)] if present else b"k", None, more)
+
     @rule(name=names, prefix=prefixes, limit=st.sampled_from([1, 2, 100]), keys_only=st.booleans())
     def scan_rows(self, name: str, prefix: bytes, limit: int, keys_only: bool) -> None:
         self.flush()
@@ -324,10 +333,8 @@ class TableComparison(RuleBasedStateMachine):
             lambda seen: self.same_table(seen, self.model_of(name).get(name), settled=True),
         )
 
-    @rule(name=names)
-    def delete_table(self, name: str) -> None:
-        """The last of its batch: what follows may have to wait for the rows to go."""
-
+    @rule(name=names, more=batched)
+    def delete_table(self, name: str, more: bool) -> None:
         def check(seen: Any) -> None:
             model = self.model_of(name)
             expected = model.delete(name)
@@ -336,7 +343,8 @@ class TableComparison(RuleBasedStateMachine):
             else:
                 self.counted(seen, model, expected, settled=False)
 
-        self.send(False, lambda done: self.store.delete_table(NAMESPACE, name, done), check)
+        self.deleting.add(name)
+        self.send(more, lambda done: self.store.delete_table(NAMESPACE, name, done), check)
 
     @rule(prefix=st.sampled_from(["", "a"]), after=st.sampled_from([None, "a"]), limit=st.sampled_from([1, 100]))
     def list_tables(self, prefix: str, after: str | None, limit: int) -> None:

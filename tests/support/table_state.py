@@ -11,6 +11,7 @@ from tests.support.redis_server import RedisConnection
 _TABLE = struct.Struct(">QH")
 _SETTINGS_BYTES = 17
 _ROW = struct.Struct(">QQ")
+_FIRST_TABLE = 2**31
 _SETS = ("rows", "keys", "expiring")
 
 
@@ -41,6 +42,7 @@ class TableState:
     def check(self) -> None:
         """What must hold among the keys at any time. Raises AssertionError."""
         self._check_names()
+        self._check_due()
         dropping = {name: int(number) for name, number in self._of("dropping").items()}
         known = {*self.numbers.values(), *dropping.values()}
         assert len(known) == len(self.numbers) + len(dropping)
@@ -49,7 +51,6 @@ class TableState:
             assert of not in _SETS or int(table[1:]) in known or table[0] != "t", f"{key} is of no table"
         for name, number in self.numbers.items():
             self._check_rows(number, self.tables[name])
-            self._check_due(number)
         for name, number in dropping.items():
             assert self.dropping[name], f"nothing is left of {name!r}, but it is dropping"
             self._check_rows(number, self.dropping[name])
@@ -70,7 +71,13 @@ class TableState:
         versions = [row.version for row in rows.values()]
         assert len(set(versions)) == len(versions)
 
-    def _check_due(self, number: int) -> None:
+    def _check_due(self) -> None:
+        timed = {int(number) for number in self._of("due") if int(number) >= _FIRST_TABLE}
+        assert timed <= set(self.numbers.values()), "a table that is not there is due"
+        for number in self.numbers.values():
+            self._check_due_of(number)
+
+    def _check_due_of(self, number: int) -> None:
         times = self._of(f"t{number}:expiring").values()
         if times:
             due = self._of("due").get(str(number).encode())
