@@ -300,6 +300,7 @@ class TestEvents:
         await tables.update(events_carry_values=True)
         await tables.put(b"k", b"value")
         answer = await tables.opened.store.ask(tables.partition, "read_events", 0, 10)
+        assert isinstance(answer, list)
         assert (len(answer) - 2) % 4 == 0
         assert answer[-4] == b"3-0"
 
@@ -308,9 +309,9 @@ class TestDamage:
     @pytest.mark.parametrize(
         ("command", "reason"),
         [
-            (("HSET", "rows", b"k", b"short"), Reason.DAMAGED),
-            (("HSET", "rows", b"k", bytes(16)), Reason.DAMAGED),
-            (("HDEL", "rows", b"k"), Reason.ROW_NOT_FOUND),
+            (("HSET", b"k", b"short"), Reason.DAMAGED),
+            (("HSET", b"k", bytes(16)), Reason.DAMAGED),
+            (("HDEL", b"k"), Reason.ROW_NOT_FOUND),
         ],
     )
     async def test_of_one_row_is_told_and_no_other(
@@ -318,10 +319,9 @@ class TestDamage:
     ) -> None:
         await tables.put(b"k")
         await tables.put(b"other")
-        verb, kind, *rest = command
         tag = keys.partition_tag(tables.partition)
         number = redis.command("HGET", tag + ":table_names", keys.name_key(NAMESPACE, TABLE)).decode()
-        redis.command(verb, f"{tag}:t{number}:{kind}", *rest)
+        redis.command(command[0], f"{tag}:t{number}:rows", *command[1:])
         damaged, fine = await asyncio.gather(tables.get(b"k"), tables.get(b"other"))
         assert reason_of(damaged) is reason
         assert fine.value == b"v"

@@ -243,7 +243,7 @@ class TestMemory:
         await tables.put(b"b")
         redis.command("CONFIG", "SET", "maxmemory", "1")
         try:
-            answers: list[Any] = await asyncio.gather(
+            answers: tuple[Any, ...] = await asyncio.gather(
                 tables.try_put(b"c"),
                 tables.write(RowPut(b"a", b"")),
                 tables.create("other"),
