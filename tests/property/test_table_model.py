@@ -431,7 +431,7 @@ def _is_over(model: TableModel, event: Event) -> bool:
     """Whether the model still has the row that expired, and not a later one of its key."""
     table = model.tables.get(event.table)
     row = table.rows.get(event.key) if table else None
-    return row is not None and 0 < row.expires_at_ms <= model.now
+    return row is not None and 0 < row.expires_at_ms <= event.at_ms
 
 
 def _comes_when_it_comes(event: Event) -> bool:
