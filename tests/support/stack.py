@@ -235,7 +235,10 @@ class CorePart(PythonPart):
         }
 
 
-_FURTHER_PORTS = {"etzel": {"etzel-lines": "QUINTET_LINES_PORT"}}
+_FURTHER_PORTS = {
+    "etzel": {"etzel-lines": "QUINTET_LINES_PORT"},
+    "zmq-kv": {"zmq-kv-pub": "QUINTET_PUB_PORT"},
+}
 """Of adapters with several listeners, those that are not called like the adapter."""
 
 

@@ -1,4 +1,4 @@
-"""The ZeroMQ key-value adapter as a part of a stack; plain clients of it: REQ, DEALER and SUB, as users write them."""
+"""Plain clients of the ZeroMQ key-value adapter: REQ, DEALER and SUB, as users write them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 
 import zmq
 
-from tests.support.stack import AdapterPart, Stack
+from tests.support.stack import AdapterPart
 
 ANSWER_MS_MAX = 30_000
 CREATE_TABLE, DELETE_TABLE, UPDATE, DELETE, GET = b"\x00", b"\x01", b"\x02", b"\x03", b"\x04"
@@ -17,30 +17,14 @@ UPDATED, DELETED = b"\x00", b"\x01"
 Frames = list[bytes]
 
 
-class ZmqKvPart(AdapterPart):
-    """The adapter as a process."""
-
-    def __init__(self, stack: Stack, name: str = "zmq-kv", **environment: str) -> None:
-        super().__init__("zmq-kv", stack.folder, stack.core, name)
-        self._ports["zmq-kv-pub"] = "QUINTET_PUB_PORT"
-        self.environment.update(environment)
-
-    @property
-    def endpoint(self) -> str:
-        """Where requests go."""
-        return f"tcp://127.0.0.1:{self.port('zmq-kv')}"
-
-    @property
-    def pub_endpoint(self) -> str:
-        """Where notifications come from."""
-        return f"tcp://127.0.0.1:{self.port('zmq-kv-pub')}"
+def requests_of(adapter: AdapterPart) -> str:
+    """Where an adapter takes requests."""
+    return f"tcp://127.0.0.1:{adapter.port('zmq-kv')}"
 
 
-def further_zmq_kv(stack: Stack, **environment: str) -> ZmqKvPart:
-    """One more adapter in front of the stack's core, not started."""
-    part = ZmqKvPart(stack, f"zmq-kv-{len(stack.extra) + 2}", **environment)
-    stack.extra.append(part)
-    return part
+def notifications_of(adapter: AdapterPart) -> str:
+    """Where it publishes."""
+    return f"tcp://127.0.0.1:{adapter.port('zmq-kv-pub')}"
 
 
 def ttl(seconds: int) -> bytes:
@@ -54,7 +38,7 @@ class _Client:
     def __init__(self, kind: int, endpoint: str, options: dict[int, int | bytes]) -> None:
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.socket = self.context.socket(kind)
-        patience = {zmq.LINGER: 0, zmq.RCVTIMEO: ANSWER_MS_MAX, zmq.SNDTIMEO: ANSWER_MS_MAX}
+        patience: dict[int, int | bytes] = {zmq.LINGER: 0, zmq.RCVTIMEO: ANSWER_MS_MAX, zmq.SNDTIMEO: ANSWER_MS_MAX}
         for option, value in {**patience, **options}.items():
             self.socket.setsockopt(option, value)
         self.socket.connect(endpoint)
