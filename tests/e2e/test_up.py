@@ -11,7 +11,7 @@ import pytest
 from tests.support.up import COMMAND, ask, ask_until, ends_of, up
 
 TEXT = "text-queue"
-PARTS = {"redis", "core", TEXT, "job-centre", "taskflux", "etzel"}
+PARTS = {"redis", "core", TEXT, "job-centre", "taskflux", "zmq-kv", "etzel"}
 
 
 def get(address: tuple[str, int], path: str) -> bytes:
