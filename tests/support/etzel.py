@@ -134,13 +134,14 @@ class EtzelWebSocketClient(EtzelClient):
 
     def __init__(self, address: Address, path: str = "/connect", *, compress: bool = False) -> None:
         super().__init__()
-        self.websocket = connect_websocket(
+        self._opening = connect_websocket(
             f"ws://{address[0]}:{address[1]}{path}",
             compression="deflate" if compress else None,
             max_size=None,
             open_timeout=ANSWER_SECONDS_MAX,
             proxy=None,
         )
+        self.websocket = self._opening.__enter__()
 
     def send(self, *requests: Message) -> None:
         for request in requests:
@@ -155,7 +156,7 @@ class EtzelWebSocketClient(EtzelClient):
         return frame
 
     def close(self) -> None:
-        self.websocket.close()
+        self._opening.__exit__(None, None, None)
 
 
 def _source(request: Message) -> bytes:
