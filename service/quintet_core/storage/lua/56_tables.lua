@@ -79,22 +79,31 @@ local function expect_table_keys(p)
   expect(p, 'dropping', 'hash')
 end
 
+-- Whether rows of an earlier table of this name are left. Some go now; a name that was found so in this call stays so, or
+-- an operation would overtake one before it that has to ask again.
+local function is_dropping(p, name)
+  local held = p.held and p.held[name]
+  if held then return true end
+  local number = call('HGET', p.tag .. 'dropping', name)
+  if not number or tables.drop(p, name, number, MAX_DUE) then return false end
+  p.held = p.held or {}
+  p.held[name] = true
+  return true
+end
+
 -- A table that is not there yet, everything checked that its making touches; nil when rows of an earlier table of that
--- name have to go first: some went now. The caller has found that the name is free.
+-- name have to go first. The caller has found that the name is free.
 function tables.draft(p, name, settings)
   if #settings ~= LIMITS_BYTES then damaged('table settings of a wrong length') end
   expect_table_keys(p)
-  local dropped = call('HGET', p.tag .. 'dropping', name)
-  if dropped then
-    tables.drop(p, name, dropped, MAX_DUE)
-    return nil
-  end
+  expect(p, 'due', 'zset')
   local t = name_row_keys(tables.read(tables.write({ created_at = p.now, name = name, settings = settings })),
     FIRST_TABLE + p.queue + 1)
   if call('HEXISTS', p.tag .. 'tables', format('%d', t.number)) == 1 or redis_type(p, t.rows) ~= 'none'
     or redis_type(p, t.keys) ~= 'none' or redis_type(p, t.expiring) ~= 'none' then
     damaged('meta queue is behind')
   end
+  if is_dropping(p, name) then return nil end
   t.new, t.count = true, 0
   return t
 end

@@ -8,7 +8,7 @@ from typing import Any
 import hiredis
 import pytest
 from quintet_core.domain.event import EventKind
-from quintet_core.domain.table import RowDelete, RowPut, Table, TableSettings
+from quintet_core.domain.table import Row, RowDelete, RowPut, Table, TableSettings
 from quintet_core.storage import keys
 
 from tests.support.redis_server import RedisConnection
@@ -215,9 +215,18 @@ class TestDeletion:
             tables.drop(), tables.try_put(b"a", b"new", create=True), tables.get(b"a")
         )
         assert (rows, stored.created) == (1, True)
-        # It was asked for before the new table could be made: that waits for the rows of the old.
-        assert reason_of(row) is Reason.TABLE_NOT_FOUND
-        assert (await tables.row(b"a")).expires_at_ms == 0
+        assert row == Row(b"a", b"new", stored.version, 0)
+
+    @pytest.mark.parametrize("rows", [999, 1000, 2500])
+    async def test_of_many_rows_and_anew_keeps_the_order_of_writes(self, tables: Tables, rows: int) -> None:
+        for start in range(0, rows, 250):
+            puts = [RowPut(b"%04d" % number, b"old") for number in range(start, min(rows, start + 250))]
+            await tables.write(*puts)
+        await tables.drop()
+        stored = await asyncio.gather(*(tables.put(b"k", b"%d" % number) for number in range(20)))
+        versions = [answer.version for answer in stored]
+        assert versions == sorted(versions)
+        assert (await tables.row(b"k")).value == b"19"
 
     async def test_of_a_damaged_table_keeps_no_other_from_it(self, tables: Tables, redis: RedisConnection) -> None:
         first, second = tables.siblings(2)
