@@ -19,6 +19,7 @@ from quintet.v1 import admin_service_pb2 as a
 from quintet.v1 import event_service_pb2 as e
 from quintet.v1 import queue_service_pb2 as q
 from quintet.v1 import session_service_pb2 as s
+from quintet.v1 import table_service_pb2 as t
 from quintet.v1.job_pb2 import NewJob
 from quintet.v1.reason_pb2 import Reason
 
@@ -32,7 +33,7 @@ TOKENS = f"""
 name = "clerk"
 token = "{CLERK}"
 namespaces = ["mail", "mail-*"]
-verbs = ["enqueue", "dequeue", "acknowledge", "create_queue"]
+verbs = ["enqueue", "dequeue", "acknowledge", "create_queue", "put_row"]
 
 [[token]]
 name = "auditor"
@@ -152,6 +153,10 @@ class TestTokens:
     async def test_are_bound_to_verbs(self, api: Api) -> None:
         request = q.DeleteQueueRequest(namespace="mail", queue="letters")
         assert (await refused(api.queues.DeleteQueue(request, metadata=bearing(CLERK)))).reason == "PERMISSION_DENIED"
+        put = t.PutRowRequest(namespace="mail", table="stamps", create_if_missing=True)
+        await api.tables.PutRow(put, metadata=bearing(CLERK))
+        get = t.GetRowRequest(namespace="mail", table="stamps")
+        assert (await refused(api.tables.GetRow(get, metadata=bearing(CLERK)))).reason == "PERMISSION_DENIED"
         answer = await refused(api.admin.GetInfo(a.GetInfoRequest(), metadata=bearing(CLERK)))
         assert answer.reason == "PERMISSION_DENIED"
         stream = api.events.Subscribe(e.SubscribeRequest(namespace="mail"), metadata=bearing(CLERK))
@@ -164,6 +169,7 @@ class TestTokens:
             s.SessionOperation(sequence=1, owner=1, enqueue=enqueue("mail")),
             s.SessionOperation(sequence=2, owner=1, enqueue=enqueue("other")),
             s.SessionOperation(sequence=3, owner=1, delete_queue=q.DeleteQueueRequest(namespace="mail")),
+            s.SessionOperation(sequence=4, owner=1, delete_row=t.DeleteRowRequest(namespace="mail", table="stamps")),
         ]
         await stream.write(s.SessionRequest(operations=operations))
         results: dict[int, s.SessionResult] = {}
@@ -171,7 +177,7 @@ class TestTokens:
             results |= {result.sequence: result for result in (await stream.read()).results}
         await stream.done_writing()
         assert results[1].HasField("enqueue")
-        assert results[2].failure.reason == results[3].failure.reason == Reason.REASON_PERMISSION_DENIED
+        assert {results[number].failure.reason for number in (2, 3, 4)} == {Reason.REASON_PERMISSION_DENIED}
 
     async def test_open_no_session_when_unknown(self, api: Api) -> None:
         stream = api.sessions.Session(metadata=bearing("wrong"))

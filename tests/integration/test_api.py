@@ -536,7 +536,8 @@ class TestTheServer:
         async for answer in stub.ServerReflectionInfo(iter([ServerReflectionRequest(list_services="")])):
             names = {service.name for service in answer.list_services_response.service}
             break
-        assert {"quintet.v1.QueueService", "quintet.v1.SessionService", "grpc.health.v1.Health"} <= names
+        ours = {f"quintet.v1.{name}Service" for name in ("Queue", "Table", "Session", "Event", "Admin")}
+        assert {*ours, "grpc.health.v1.Health"} <= names
 
     async def test_says_unimplemented_to_what_it_does_not_know(self, api: Api) -> None:
         call: Any = api.channel.unary_unary("/quintet.v1.QueueService/Explode", None, None)
