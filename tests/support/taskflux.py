@@ -15,6 +15,8 @@ HAND_SHAKE = bytes.fromhex("41 4e  42 00000001 00000000 00000000")
 HAND_SHAKEN = bytes.fromhex("61 01  62 01")
 ACK, ACK_TOO, NACK, LIST, METADATA = b"Q", b"K", b"N", b"CL", b"M"
 NO_LIMIT = -1
+BAD_NAMES = (b" ", b"a b", b"\x20a", b"\x7f", b"\x00", b"\n", b"\xc3\xa9", b"\xff", b"x" * 254 + b" ")
+"""Of queues."""
 
 
 @dataclass(frozen=True)

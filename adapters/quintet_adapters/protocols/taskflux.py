@@ -366,7 +366,15 @@ class TaskFlux(Conversation):
 
     def _count(self, packet: Count) -> None:
         if self._is_good(packet.queue, "count"):
-            self._ask(_Question("count", self._service.count_request(packet.queue), "count", TaskFlux._counted))
+            counted = TaskFlux._counted if packet.queue else TaskFlux._default_counted
+            self._ask(_Question("count", self._service.count_request(packet.queue), "count", counted))
+
+    def _default_counted(self, result: SessionResult) -> bytes:
+        """Should the default queue be missing, it is an empty one."""
+        if result.failure.reason == reason_pb2.REASON_QUEUE_NOT_FOUND:
+            self.counts["count", "ok"] += 1
+            return answers.count(0)
+        return self._counted(result)
 
     def _counted(self, result: SessionResult) -> bytes:
         if result.HasField("failure"):
