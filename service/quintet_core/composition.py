@@ -20,14 +20,17 @@ from quintet_core.operations.tables import TableOperations
 from quintet_core.rpc.admin import AdminServicer, Standing
 from quintet_core.rpc.door import Door
 from quintet_core.rpc.events import EventServicer
+from quintet_core.rpc.following import encode_event
 from quintet_core.rpc.queues import QueueServicer
 from quintet_core.rpc.server import Health, Servers, Servicers
 from quintet_core.rpc.session import SessionServicer
 from quintet_core.rpc.tables import TableServicer
+from quintet_core.rpc.watch import WatchServicer
 from quintet_core.settings import CoreSettings
 from quintet_core.storage.connection import RedisConnection, RedisTerms, tls_context
 from quintet_core.storage.fan_out import FanOut
 from quintet_core.storage.link import Address
+from quintet_core.storage.log_tail import LogTail
 from quintet_core.storage.pipeline import Pipeline
 from quintet_core.storage.redis_store import RedisStore
 from quintet_core.storage.table_store import TableStore
@@ -35,6 +38,7 @@ from quintet_core.storage.wakes import WakeSubscriber
 from quintet_core.waiting.awaits import Awaits
 from quintet_core.waiting.dequeues import Dequeues
 from quintet_core.waiting.sessions import HEARTBEATS_PER_TTL, Sessions
+from quintet_core.watching.watches import Watches
 
 REVIEW_PERIOD_S = 1.0
 
@@ -75,6 +79,11 @@ class Core:
         self.registry = FlushingRegistry()
         self.metrics = CoreMetrics(self.registry)
         self.recorder = Recorder(self.metrics)
+        self.watches = Watches(
+            self.store, encode_event, self.metrics.watch_events.at().inc, self.metrics.watch_falls.at().inc
+        )
+        self.tail = LogTail(terms, self.watches)
+        self.watches.on_followed = self.tail.on_followed
         self.timers = due.DueTimers(self.store)
         self.rounds = Rounds(self._duties(), lambda: self.connection.ready, self._count_failure)
         self.health = Health()
@@ -97,6 +106,7 @@ class Core:
         """Begin to connect and to do duties."""
         self.connection.start()
         self.wakes.start()
+        self.tail.start()
         self.rounds.start()
 
     async def wait_ready(self) -> None:
@@ -116,6 +126,7 @@ class Core:
         """Refuse what is new, end what only waits, and tell sessions to go elsewhere."""
         self.dequeues.close(refusal(Reason.DRAINING))
         self.awaits.close(refusal(Reason.DRAINING))
+        self.watches.close_all(refusal(Reason.DRAINING))
         grace_s = self._settings.drain_grace_ms / 1000
         self._background(self.session_servicer.drain(grace_s))
         self._background(self.servers.stop(grace_s))
@@ -133,6 +144,7 @@ class Core:
         await self.rounds.close()
         await self.timers.close()
         await self.wakes.close()
+        await self.tail.close()
         await self.connection.close()
 
     # --- parts
@@ -176,7 +188,8 @@ class Core:
             queues=QueueServicer(operations, bulk, self.dequeues, self.awaits, door),
             tables=TableServicer(tables, door),
             sessions=session_servicer,
-            events=EventServicer(self.store, door, self.draining),
+            events=EventServicer(self.store, self.watches, door),
+            watch=WatchServicer(self.store, self.watches, self._settings.watches_max),
             admin=AdminServicer(self._standing(), door),
             health=self.health.servicer,
         )
@@ -224,6 +237,9 @@ class Core:
         read_at_scrape(metrics.redis_connected, lambda: connection.ready)
         read_at_scrape(metrics.redis_connects, lambda: connection.connects)
         read_at_scrape(metrics.wake_connected, lambda: self.wakes.connected)
+        read_at_scrape(metrics.watches, lambda: self.watches.open_watches)
+        read_at_scrape(metrics.watch_lag_events, lambda: self.watches.lag_events)
+        read_at_scrape(metrics.tail_connected, lambda: self.tail.connected)
         read_at_scrape(metrics.durable, lambda: connection.durability is not None and connection.durability.durable)
 
     def _background(self, work: Awaitable[Any]) -> None:

@@ -34,7 +34,7 @@ class CoreMetrics(MetricSet):
         "quintet_core_call_seconds",
         "Unary calls, from their arrival to their answer; of dequeue and await_jobs, the wait included.",
         SECONDS_BUCKETS,
-        verb=(*QUEUE_VERBS, *TABLE_VERBS, *EVENT_VERBS[:-1], *ADMIN_VERBS),
+        verb=(*QUEUE_VERBS, *TABLE_VERBS, *EVENT_VERBS, *ADMIN_VERBS),
     )
     redis_round_trip_seconds = Observing(
         "quintet_core_redis_round_trip_seconds",
@@ -57,6 +57,18 @@ class CoreMetrics(MetricSet):
     events_dropped = Counting(
         "quintet_core_events_dropped_total", "Times that the cap cut events that a consumer still wanted."
     )
+    watches = Gauging("quintet_core_watches", "Watches and subscriptions that follow the event log here.")
+    watch_events = Counting(
+        "quintet_core_watch_events_total", "Events told to watches and subscriptions, once for each."
+    )
+    watch_lag_events = Gauging(
+        "quintet_core_watch_lag_events",
+        "Events that the last of those that read the log is behind what this core has seen of it.",
+    )
+    watch_falls = Counting(
+        "quintet_core_watch_falls_total", "Times that one was too slow for the live end, and went on reading the log."
+    )
+    tail_connected = Gauging("quintet_core_tail_connected", "1 when the live end of the log is read, for someone.")
     dead_lettered = Counting("quintet_core_dead_lettered_total", "Jobs moved to their dead-letter queue.")
 
 

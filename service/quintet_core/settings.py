@@ -90,6 +90,7 @@ class CoreSettings(ProcessSettings):
     )
     batch_rows_max: int = Field(100, ge=1, le=1000, description="Most rows in one write_rows.")
     queues_per_dequeue_max: int = Field(1000, ge=1, le=10_000, description="Most queues that one dequeue names.")
+    watches_max: int = Field(1000, ge=1, le=100_000, description="Watches of rows that run at once.")
     wait_ms_max: int = Field(
         2**32 - 1, ge=0, le=2**32 - 1, description="Longest wait that a dequeue may ask for, other than without end."
     )

@@ -9,7 +9,8 @@ TABLE_VERBS = (
     "create_table", "update_table", "delete_table", "get_table", "list_tables", "put_row", "get_row", "delete_row",
     "scan_rows", "write_rows",
 )  # fmt: skip
-EVENT_VERBS = ("list_partitions", "read_events", "commit_offset", "subscribe")
+EVENT_VERBS = ("list_partitions", "read_events", "commit_offset")
+STREAM_VERBS = ("subscribe", "watch_rows")
 ADMIN_VERBS = ("get_durability", "get_info")
 SESSION_VERBS = ("cancel_wait", "close_owner", "keep_leases", "heartbeat", "unknown")
 """What only sessions have; tokens do not name them."""

@@ -3,39 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
+from typing import Any
 
+import grpc
 from quintet.v1 import event_service_pb2 as pb
 from quintet.v1 import event_service_pb2_grpc
 
 from quintet_core.domain.errors import CallerError, Reason, Refusal, broken, refusal
 from quintet_core.domain.event import Event, PartitionLog
-from quintet_core.domain.limits import SEQUENCE_MAX
 from quintet_core.operations import bounds
-from quintet_core.rpc import convert
+from quintet_core.rpc import convert, wire
 from quintet_core.rpc.access import Access, current_access
 from quintet_core.rpc.door import Context, Door
+from quintet_core.rpc.following import Followings, check_offset
 from quintet_core.rpc.status import abort
 from quintet_core.storage.redis_store import RedisStore
+from quintet_core.watching.interest import EventInterest
+from quintet_core.watching.watcher import Batch, Watcher
+from quintet_core.watching.watches import Watches
 
 EVENTS_DEFAULT = 1000
 EVENTS_MAX = 10_000
-TAIL_EVENTS = 1000
-TAIL_PERIOD_S = 0.2
 SUBSCRIPTIONS_MAX = 100
+VERB = "subscribe"
+SERVICE = pb.DESCRIPTOR.services_by_name["EventService"].full_name
 
 # Each method's name is the API's.
 # ruff: noqa: N802
 
 
 class EventServicer(event_service_pb2_grpc.EventServiceServicer):
-    """Reads of the log, and named consumers. `draining` tells when streams are to end."""
+    """Reads of the log, named consumers, and subscriptions."""
 
-    def __init__(self, store: RedisStore, door: Door, draining: asyncio.Event) -> None:
+    def __init__(self, store: RedisStore, watches: Watches, door: Door) -> None:
         self._store = store
+        self._watches = watches
         self._door = door
-        self._draining = draining
-        self._subscriptions = 0
+        self._followings = Followings(watches, SUBSCRIPTIONS_MAX, "subscriptions")
 
     async def ListPartitions(self, request: pb.ListPartitionsRequest, context: Context) -> pb.ListPartitionsResponse:
         """What each partition's log holds."""
@@ -55,7 +60,7 @@ class EventServicer(event_service_pb2_grpc.EventServiceServicer):
 
         async def work() -> tuple[list[Event], int] | Refusal:
             self._check_partition(request.partition)
-            _check_number("after_offset", request.after_offset)
+            check_offset("after_offset", request.after_offset)
             bounds.check_span("events_max", request.events_max, EVENTS_MAX)
             limit = request.events_max or EVENTS_DEFAULT
             return await self._store.read_events(request.partition, request.after_offset, limit)
@@ -75,8 +80,8 @@ class EventServicer(event_service_pb2_grpc.EventServiceServicer):
                 raise broken("consumer must not be empty", field="consumer")
             bounds.check_label("consumer", request.consumer)
             self._check_partition(request.partition)
-            _check_number("offset", request.offset)
-            _check_number("epoch", request.epoch)
+            check_offset("offset", request.offset)
+            check_offset("epoch", request.epoch)
             return await self._store.commit_offset(request.partition, request.consumer, request.offset, request.epoch)
 
         def message(offset: int) -> pb.CommitOffsetResponse:
@@ -84,67 +89,35 @@ class EventServicer(event_service_pb2_grpc.EventServiceServicer):
 
         return await self._door.wait(context, "commit_offset", None, work, message)
 
-    async def Subscribe(self, request: pb.SubscribeRequest, context: Context) -> AsyncIterator[pb.SubscribeResponse]:
+    async def Subscribe(self, request: pb.SubscribeRequest, context: Context) -> None:  # type: ignore[override]
         """Events as they are committed, until the caller leaves or the core drains."""
         access = current_access()
-        allowed = (
-            access.allows("subscribe", request.namespace) if request.namespace else access.allows_verb("subscribe")
-        )
+        allowed = access.allows(VERB, request.namespace) if request.namespace else access.allows_verb(VERB)
         if not allowed:
             await abort(context, refusal(Reason.PERMISSION_DENIED))
-        if self._subscriptions >= SUBSCRIPTIONS_MAX:
-            await abort(
-                context, refusal(Reason.TOO_MANY_IN_FLIGHT, "too many subscriptions", max=str(SUBSCRIPTIONS_MAX))
-            )
-        self._subscriptions += 1
-        try:
+        opened: Watcher | Refusal | None = self._followings.full()
+        if opened is None:
             try:
-                offsets = await self._starts(request)
+                opened = await self._open(request, access)
             except CallerError as error:
-                offsets = error.refusal
-            if isinstance(offsets, Refusal):
-                await abort(context, offsets)
-            async for response in self._tail(offsets, _chosen(request.namespace, access), context):
-                yield response
-        finally:
-            self._subscriptions -= 1
+                opened = error.refusal
+        if isinstance(opened, Refusal):
+            await abort(context, opened)
+        await self._followings.tell(context, opened, _events)
 
-    async def _starts(self, request: pb.SubscribeRequest) -> dict[int, int] | Refusal:
-        """The offset behind which each partition's events are wanted."""
-        given: dict[int, int] = {}
+    async def _open(self, request: pb.SubscribeRequest, access: Access) -> Watcher | Refusal:
+        starts: dict[int, int] = {}
         for start in request.starts:
             self._check_partition(start.partition)
-            _check_number("after_offset", start.after_offset)
-            given[start.partition] = start.after_offset
-        missing = [partition for partition in range(self._store.partitions) if partition not in given]
-        logs = await self._logs(missing, "")
-        if isinstance(logs, Refusal):
-            return logs
-        for log in logs:
-            given[log.partition] = log.first_offset - 1 if request.from_earliest else log.last_offset
-        return given
-
-    async def _tail(
-        self, offsets: dict[int, int], chosen: Callable[[Event], bool], context: Context
-    ) -> AsyncIterator[pb.SubscribeResponse]:
-        while not self._draining.is_set():
-            any_read = False
-            partitions = sorted(offsets)
-            answers = await asyncio.gather(
-                *(self._store.read_events(partition, offsets[partition], TAIL_EVENTS) for partition in partitions)
-            )
-            for partition, answer in zip(partitions, answers, strict=True):
-                if isinstance(answer, Refusal):
-                    await abort(context, answer)
-                events = answer[0]
-                if events:
-                    any_read = True
-                    offsets[partition] = events[-1].offset
-                if wanted := [convert.event(event) for event in events if chosen(event)]:
-                    yield pb.SubscribeResponse(events=wanted)
-            if not any_read:
-                await asyncio.sleep(TAIL_PERIOD_S)
-        await abort(context, refusal(Reason.DRAINING))
+            check_offset("after_offset", start.after_offset)
+            starts[start.partition] = start.after_offset
+        return await self._watches.open(
+            EventInterest(_chosen(request.namespace, access)),
+            range(self._store.partitions),
+            starts,
+            from_earliest=request.from_earliest,
+            may_be_ahead=True,
+        )
 
     async def _logs(self, partitions: range | list[int], consumer: str) -> list[PartitionLog] | Refusal:
         answers = await asyncio.gather(*(self._store.describe_events(partition, consumer) for partition in partitions))
@@ -160,11 +133,17 @@ class EventServicer(event_service_pb2_grpc.EventServiceServicer):
             raise broken(f"partition must be below {self._store.partitions}", field="partition")
 
 
-def _check_number(what: str, value: int) -> None:
-    bounds.check_span(what, value, SEQUENCE_MAX)
+def _chosen(namespace: str, access: Access) -> Callable[[str], bool]:
+    return (lambda seen: seen == namespace) if namespace else access.sees
 
 
-def _chosen(namespace: str, access: Access) -> Callable[[Event], bool]:
-    if namespace:
-        return lambda event: event.namespace == namespace
-    return lambda event: access.sees(event.namespace)
+def _events(batch: Batch) -> bytes:
+    return batch.data
+
+
+def subscribe_handlers(servicer: EventServicer) -> tuple[str, dict[str, Any]]:
+    """The service, and what the generated registration does, but that responses are encoded already."""
+    subscribe = grpc.unary_stream_rpc_method_handler(
+        servicer.Subscribe, request_deserializer=pb.SubscribeRequest.FromString, response_serializer=wire.serialize
+    )
+    return SERVICE, {"Subscribe": subscribe}

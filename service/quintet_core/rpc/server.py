@@ -24,8 +24,10 @@ from quintet.v1 import (
     table_service_pb2_grpc,
 )
 
+from quintet_core.rpc.events import EventServicer, subscribe_handlers
 from quintet_core.rpc.interceptors import AccessOf, Guard
 from quintet_core.rpc.session import SessionServicer, session_handlers
+from quintet_core.rpc.watch import WatchServicer, watch_handlers
 
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
 SERVICES = (
@@ -58,7 +60,8 @@ class Servicers:
     queues: queue_service_pb2_grpc.QueueServiceServicer
     tables: table_service_pb2_grpc.TableServiceServicer
     sessions: SessionServicer
-    events: event_service_pb2_grpc.EventServiceServicer
+    events: EventServicer
+    watch: WatchServicer
     admin: admin_service_pb2_grpc.AdminServiceServicer
     health: health_pb2_grpc.HealthServicer
 
@@ -140,6 +143,9 @@ class Servers:
         table_service_pb2_grpc.add_TableServiceServicer_to_server(serve.tables, server)
         server.add_generic_rpc_handlers((session_handlers(serve.sessions),))
         event_service_pb2_grpc.add_EventServiceServicer_to_server(serve.events, server)
+        # In the place of the generated ones.
+        for service, handlers in (watch_handlers(serve.watch), subscribe_handlers(serve.events)):
+            server.add_registered_method_handlers(service, handlers)  # type: ignore[attr-defined]
         admin_service_pb2_grpc.add_AdminServiceServicer_to_server(serve.admin, server)
         health_pb2_grpc.add_HealthServicer_to_server(serve.health, server)
         names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import msgspec
 
@@ -11,6 +11,7 @@ from quintet_core.domain.event import Event, EventKind
 from quintet_core.domain.job import Job, JobState, Lease, LeasedRecord, LeaseTerms, NewJob
 from quintet_core.domain.queue import PauseDirection, Queue, QueueCounts, QueueSettings
 from quintet_core.storage import keys
+from quintet_core.storage.event_log import Entry, last_offset_of, names_in
 
 _BIAS = 1 << 63
 _RANK = struct.Struct(">Q")
@@ -21,7 +22,6 @@ _BODY = struct.Struct(">IQQQQIQIBBH")
 _RUN = struct.Struct(">BBIIQQQQQQQQIIQQBH")
 _SETTINGS = struct.Struct(">BBQQQQQIQQH")
 _EVENT = struct.Struct(">BIQQIQQIBH")
-_NAME = struct.Struct(">IH")
 _BODY_BYTES = _BODY.size
 _RUN_BYTES = _RUN.size
 
@@ -243,12 +243,18 @@ FIRST_TABLE = 1 << 31
 _CARRIED, _TABLE_DELETED = 1, 2
 
 
-def unpack_events(entry: list[bytes], partition: int, partitions: int) -> Iterator[Event]:
-    """The events of one stream entry (id, time, names, events, carried values or b""), in order. Its id is its last
-    offset."""
+def unpack_events(entry: Entry, partition: int, partitions: int) -> Iterator[Event]:
+    """The events of one stream entry (id, time, names, events, carried values or b""), in order."""
+    return (event for _, event in unpack_chosen(entry, partition, partitions, None))
+
+
+def unpack_chosen(
+    entry: Entry, partition: int, partitions: int, chosen: Container[int] | None
+) -> Iterator[tuple[int, Event]]:
+    """The same, each with the number of its queue or table; only those of some numbers, unless `chosen` is None."""
     named_by, at, names, packed, values = entry
-    last, at_ms = int(named_by.partition(b"-")[0]), int(at)
-    named = dict(_unpack_names(names))
+    last, at_ms = last_offset_of(named_by), int(at)
+    named = {number: keys.split_name_key(key) for number, key in names_in(names) if chosen is None or number in chosen}
     found = []
     position = value_at = 0
     while position < len(packed):
@@ -258,20 +264,24 @@ def unpack_events(entry: list[bytes], partition: int, partitions: int) -> Iterat
     offset = last - len(found)
     for (kind, number, sequence, rank, attempt, wait, service, size, state, _), detail in found:
         offset += 1
+        value = None
+        if number >= FIRST_TABLE and state == _CARRIED:
+            value = values[value_at : value_at + size]
+            value_at += size
+        if chosen is not None and number not in chosen:
+            continue
         namespace, name = named[number]
         if number >= FIRST_TABLE:
-            value = None
-            if state == _CARRIED:
-                value = values[value_at : value_at + size]
-                value_at += size
-            yield _table_event(partition, offset, kind, at_ms, namespace, name, rank, size, state, detail, value)
+            told = _table_event(partition, offset, kind, at_ms, namespace, name, rank, size, state, detail, value)
+            yield number, told
             continue
         job_id = sequence * partitions + partition if sequence else 0
         signed = rank - _BIAS if sequence else 0
-        yield Event(
+        event = Event(
             partition, offset, kind, at_ms, namespace, name, job_id, signed, attempt, wait, service, size, state,
             detail.decode(errors="replace"),
         )  # fmt: skip
+        yield number, event
 
 
 def _table_event(
@@ -295,11 +305,3 @@ def _table_event(
     return Event(
         partition, offset, kind, at_ms, namespace, "", 0, 0, 0, 0, 0, size, 0, told, table, key, expires_at_ms, value
     )
-
-
-def _unpack_names(raw: bytes) -> Iterator[tuple[int, tuple[str, str]]]:
-    position = 0
-    while position < len(raw):
-        number, size = _NAME.unpack_from(raw, position)
-        position += _NAME.size + size
-        yield number, keys.split_name_key(raw[position - size : position])

@@ -10,6 +10,7 @@ from quintet_core.domain.job import DeadLetter, Job
 from quintet_core.domain.outcomes import Done
 from quintet_core.storage import records
 from quintet_core.storage.asking import Asking
+from quintet_core.storage.event_log import Entry
 from quintet_core.storage.keys import name_key
 from quintet_core.storage.link import Reply
 from quintet_core.storage.packing import Argument
@@ -62,18 +63,26 @@ class Upkeep(Asking):
         answer = await self.ask(partition, "describe_events", consumer)
         return answer if isinstance(answer, Refusal) else PartitionLog(partition, *map(int, answer))
 
-    async def read_events(self, partition: int, after: int, limit: int) -> tuple[list[Event], int] | Refusal:
-        """At most `limit` events behind an offset, and the last offset there is. Refusal: OFFSET_TRIMMED."""
+    async def read_entries(self, partition: int, after: int, limit: int) -> tuple[list[Entry], int] | Refusal:
+        """Whole entries that hold what is behind an offset, with about `limit` events or as many as one reply may hold;
+        and the last offset there is. Refusal: OFFSET_TRIMMED."""
         answer = await self.ask(partition, "read_events", after, limit, b"1")
         if isinstance(answer, Refusal):
             return answer
+        return [answer[at : at + 5] for at in range(2, len(answer), 5)], int(answer[1])
+
+    async def read_events(self, partition: int, after: int, limit: int) -> tuple[list[Event], int] | Refusal:
+        """At most `limit` events behind an offset, and the last offset there is. Refusal: OFFSET_TRIMMED."""
+        outcome = await self.read_entries(partition, after, limit)
+        if isinstance(outcome, Refusal):
+            return outcome
         found: list[Event] = []
-        for at in range(2, len(answer), 5):
-            entry = records.unpack_events(answer[at : at + 5], partition, self.partitions)
-            found += (event for event in entry if event.offset > after)
+        for entry in outcome[0]:
+            events = records.unpack_events(entry, partition, self.partitions)
+            found += (event for event in events if event.offset > after)
             if len(found) >= limit:
                 break
-        return found[:limit], int(answer[1])
+        return found[:limit], outcome[1]
 
     async def commit_offset(self, partition: int, consumer: str, offset: int, epoch: int) -> int | Refusal:
         """The consumer's offset now. Refusals: STALE_EPOCH; INVALID_ARGUMENT beyond the last event."""

@@ -1,0 +1,79 @@
+"""TableService.WatchRows: a thin door onto the watches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+from quintet.v1 import table_service_pb2 as pb
+
+from quintet_core.domain.errors import CallerError, Reason, Refusal, broken, exceeded, refusal
+from quintet_core.domain.limits import KEY_BYTES_MAX
+from quintet_core.operations import bounds
+from quintet_core.rpc import convert, wire
+from quintet_core.rpc.access import current_access
+from quintet_core.rpc.door import Context
+from quintet_core.rpc.following import Followings, check_offset, encode_offsets
+from quintet_core.rpc.status import abort
+from quintet_core.storage.redis_store import RedisStore
+from quintet_core.watching.interest import RowInterest
+from quintet_core.watching.watcher import Batch, Watcher
+from quintet_core.watching.watches import Watches
+
+VERB = "watch_rows"
+TABLES_MAX = 1000
+SERVICE = pb.DESCRIPTOR.services_by_name["TableService"].full_name
+
+
+class WatchServicer:
+    """Streams of changes of rows."""
+
+    def __init__(self, store: RedisStore, watches: Watches, watches_max: int) -> None:
+        self._store = store
+        self._watches = watches
+        self._followings = Followings(watches, watches_max, "watches")
+
+    async def WatchRows(self, request: pb.WatchRowsRequest, context: Context) -> None:  # noqa: N802 - the API's name
+        """Changes as they are committed, until the caller leaves or the core drains."""
+        namespace = request.namespace or convert.NAMESPACE_DEFAULT
+        if not current_access().allows(VERB, namespace):
+            await abort(context, refusal(Reason.PERMISSION_DENIED))
+        opened: Watcher | Refusal | None = self._followings.full()
+        if opened is None:
+            try:
+                opened = await self._open(request, namespace)
+            except CallerError as error:
+                opened = error.refusal
+        if isinstance(opened, Refusal):
+            await abort(context, opened)
+        await self._followings.tell(context, opened, _response)
+
+    async def _open(self, request: pb.WatchRowsRequest, namespace: str) -> Watcher | Refusal:
+        bounds.check_namespace(namespace)
+        tables = frozenset(request.tables)
+        if len(tables) > TABLES_MAX:
+            raise exceeded("tables", TABLES_MAX, len(tables))
+        for table in tables:
+            bounds.check_name(table)
+        if len(request.key_prefix) > KEY_BYTES_MAX:
+            raise exceeded("key_prefix", KEY_BYTES_MAX, len(request.key_prefix))
+        partitions = {self._store.partition_of(namespace, table) for table in tables} or range(self._store.partitions)
+        starts: dict[int, int] = {}
+        for start in request.starts:
+            if start.partition not in partitions:
+                raise broken(f"no table that is watched is in partition {start.partition}", field="starts")
+            check_offset("after_offset", start.after_offset)
+            starts[start.partition] = start.after_offset
+        return await self._watches.open(RowInterest(namespace, tables, request.key_prefix), partitions, starts)
+
+
+def _response(batch: Batch) -> bytes:
+    return batch.data + encode_offsets(batch.offsets)
+
+
+def watch_handlers(servicer: WatchServicer) -> tuple[str, dict[str, Any]]:
+    """The service, and what the generated registration does, but that responses are encoded already."""
+    watch = grpc.unary_stream_rpc_method_handler(
+        servicer.WatchRows, request_deserializer=pb.WatchRowsRequest.FromString, response_serializer=wire.serialize
+    )
+    return SERVICE, {"WatchRows": watch}

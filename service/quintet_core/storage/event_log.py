@@ -1,0 +1,56 @@
+"""Entries of the event log, without a look at every event of them. An entry is named by its last offset."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+Entry = list[bytes]
+"""Id, time, names, events, carried values (b"" for none), as records.unpack_events takes it."""
+
+_NAME = struct.Struct(">IH")
+_NAME_BYTES = _NAME.size
+_EVENT_BYTES = 48
+_TABLE_BIT = 0x80
+
+
+def entry_of_stream(raw: list[Any]) -> Entry:
+    """An entry as XREAD and XRANGE give it."""
+    named_by, fields = raw
+    return [named_by, fields[1], fields[3], fields[5], fields[7] if len(fields) > 7 else b""]
+
+
+def last_offset_of(named_by: bytes) -> int:
+    """The offset in an entry's id."""
+    return int(named_by[: named_by.index(b"-")])
+
+
+def events_in(packed: bytes) -> int:
+    """How many events an entry has."""
+    count = at = 0
+    end = len(packed)
+    while at < end:
+        # Each ends with the length of its detail, 2 bytes, and the detail.
+        at += _EVENT_BYTES + (packed[at + 46] << 8 | packed[at + 47])
+        count += 1
+    return count
+
+
+def has_tables(names: bytes) -> bool:
+    """Whether any of an entry's names is a table's: its number has the high bit."""
+    at, end = 0, len(names)
+    while at < end:
+        if names[at] & _TABLE_BIT:
+            return True
+        at += _NAME_BYTES + (names[at + 4] << 8 | names[at + 5])
+    return False
+
+
+def names_in(names: bytes) -> Iterator[tuple[int, bytes]]:
+    """Numbers of queues and tables, and their name keys."""
+    at = 0
+    while at < len(names):
+        number, size = _NAME.unpack_from(names, at)
+        at += _NAME_BYTES + size
+        yield number, names[at - size : at]
