@@ -7,7 +7,7 @@ import json
 import select
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -290,16 +290,26 @@ class TextLoad(LoadClient):
 class SessionLoad(LoadClient):
     """Workers on one Session stream of the API, through the client library: leases by duration, fenced ends.
 
-    One of them per process: gRPC does not like several event loops.
+    One of them per process: gRPC does not like several event loops. `beside` is what else is to be done with its
+    client until the load stops.
     """
 
     def __init__(
-        self, load: Load, name: str, seed: int, target: str, *, workers: int = 2, lease_ms: int = 2000
+        self,
+        load: Load,
+        name: str,
+        seed: int,
+        target: str,
+        *,
+        workers: int = 2,
+        lease_ms: int = 2000,
+        beside: Sequence[Callable[[SessionLoad, Client], Coroutine[Any, Any, None]]] = (),
     ) -> None:
         super().__init__(load, name, seed)
         self.target = target
         self.workers = workers
         self.lease_ms = lease_ms
+        self.beside = beside
 
     def live(self) -> None:
         try:
@@ -313,6 +323,8 @@ class SessionLoad(LoadClient):
         async with Client(self.target, name=self.name, patience_s=5) as client, asyncio.TaskGroup() as tasks:
             for _ in range(self.workers):
                 tasks.create_task(self._work(client))
+            for work in self.beside:
+                tasks.create_task(work(self, client))
 
     async def _work(self, client: Client) -> None:
         while not self.load.stopping.is_set():

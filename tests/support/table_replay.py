@@ -57,6 +57,12 @@ class TableReplay:
             case _:
                 assert not event.table, event
 
+    @property
+    def is_changing(self) -> bool:
+        """Whether something is to happen by itself: a row has a time to live, or is to go with its table."""
+        rows = (row for table in self.tables.values() for row in table.values())
+        return any(self.dropping.values()) or any(row.expires_at_ms for row in rows)
+
     def _put(self, event: Event) -> None:
         rows = self.tables[event.table]
         old = rows.get(event.key)
