@@ -1,10 +1,9 @@
 """Etzel: JSON requests, by WebSocket or as lines, pipelined, answered in order; and wake-ups (`awk`) between answers.
 
 A request goes to the core as soon as it is there, without waiting for the results of earlier ones: the core carries out
-the operations of one owner in the order sent. ISLP needs no operation for its answer; once that is due, one
-`await_jobs` per queue waits in the core for a ready job and becomes the `awk`. It looks at the queue when it arrives,
-after the answer, so that nothing published since the client looked is missed. When the core goes away with the wait,
-the wait is asked for again.
+the operations of one owner in the order sent. ISLP becomes one `await_jobs` per queue, which waits in the core for a
+ready job and becomes the `awk`, but never before `okslp` is written. It looks at the queue when it arrives, so that
+nothing published since the client looked is missed. When the core goes away with the wait, it is asked for again.
 """
 
 from __future__ import annotations
@@ -78,11 +77,15 @@ class _Turn(Request):
 class _Sleep(Request):
     """A place on a queue's sleep list: the wait in the core that will wake the client."""
 
-    __slots__ = ("queue",)
+    __slots__ = ("announced", "queue", "ready")
 
     def __init__(self, queue: Queue) -> None:
         super().__init__("await_jobs", queue.await_jobs, "ISLP")
         self.queue = queue
+        self.announced = False
+        """`okslp` is written."""
+        self.ready = False
+        """There was a job before that."""
 
 
 class Etzel(Conversation):
@@ -102,7 +105,10 @@ class Etzel(Conversation):
         self._turn_bytes = 0
         self._fetches = 0
         self._fetches_max = 16
+        self._claimed: set[str] = set()
+        """Queues that SUB was asked for."""
         self._subscribed: set[str] = set()
+        """Those for which it was done."""
         self._sleeps: dict[str, _Sleep] = {}
         """The sleep lists that the client is on."""
         self._holding = False
@@ -289,8 +295,10 @@ class Etzel(Conversation):
     # SUB
 
     def _subscribe(self, turn: _Turn, _fields: Fields) -> None:
-        if len(self._subscribed) >= self._limits.subscriptions_max and turn.queue.name not in self._subscribed:
-            raise JsonFaultError(f"too many subscriptions: at most {self._limits.subscriptions_max} queues")
+        if turn.queue.name not in self._claimed:
+            if len(self._claimed) >= self._limits.subscriptions_max:
+                raise JsonFaultError(f"too many subscriptions: at most {self._limits.subscriptions_max} queues")
+            self._claimed.add(turn.queue.name)
         turn.ask("create_queue", turn.queue.create, self._subscribe_done)
         self._send(turn)
 
@@ -304,6 +312,9 @@ class Etzel(Conversation):
     # ISLP
 
     def _sleep(self, turn: _Turn, _fields: Fields) -> None:
+        name = turn.queue.name
+        if name in self._claimed and name not in self._sleeps:
+            self._await_jobs(turn.queue)
         if self._turns:
             turn.answer = _AT_ITS_TURN
             self._turns.append(turn)
@@ -313,31 +324,46 @@ class Etzel(Conversation):
 
     def _fall_asleep(self, turn: _Turn) -> None:
         queue = turn.queue
+        sleep = self._sleeps.get(queue.name)
         if queue.name not in self._subscribed:
             self.counts["ISLP", "refused"] += 1
             self._framing.write(_NOT_SUBSCRIBED, self.output)
+            if sleep is not None:
+                self.cancels.append(self._sleeps.pop(queue.name))
             return
         self.counts["ISLP", "ok"] += 1
         self._framing.write(b'{"cmd":"okslp","qname":%b}' % queue.json, self.output)
-        if queue.name not in self._sleeps:
-            self._sleeps[queue.name] = sleep = _Sleep(queue)
-            self.requests.append(sleep)
-            if self._ended:
-                self.cancels.append(sleep)
+        if sleep is None:  # the client was on the list, and has been woken since
+            sleep = self._await_jobs(queue)
+        sleep.announced = True
+        if sleep.ready:
+            self._wake_up(sleep)
+
+    def _await_jobs(self, queue: Queue) -> _Sleep:
+        self._sleeps[queue.name] = sleep = _Sleep(queue)
+        self.requests.append(sleep)
+        if self._ended:
+            self.cancels.append(sleep)
+        return sleep
+
+    def _wake_up(self, sleep: _Sleep) -> None:
+        del self._sleeps[sleep.queue.name]
+        self._framing.write(b'{"cmd":"awk","qname":%b}' % sleep.queue.json, self.output)
 
     def _awaited(self, sleep: _Sleep, result: SessionResult) -> None:
         name = sleep.queue.name
         if self._sleeps.get(name) is not sleep:
             return
         if result.await_jobs.ready:
-            self._framing.write(b'{"cmd":"awk","qname":%b}' % sleep.queue.json, self.output)
+            sleep.ready = True
+            if sleep.announced:
+                self._wake_up(sleep)
         elif not self._ended:
             self.retries.append(sleep)
-            return
         elif sleep.message is sleep.queue.await_jobs:
             self._look_now(sleep)
-            return
-        del self._sleeps[name]
+        else:
+            del self._sleeps[name]
 
     def _look_once_more(self) -> None:
         """A client that sends nothing more has no use for a later wake-up, but is told of what is there already."""

@@ -240,7 +240,7 @@ class TestSubscribeAndSleep:
         playing = play().client_sends(SUB + ISLP).core_answers(AWAY)
         assert playing.written == b'{"cmd":"nok","err":"UNAVAILABLE"}\n{"cmd":"nok","err":"NOT_SUBSCRIBED"}\n'
 
-    def test_islp_is_answered_before_the_core_is_asked(self) -> None:
+    def test_islp_is_answered_before_the_core_answers(self) -> None:
         playing = asleep()
         message = playing.asked[0].message
         assert (playing.verbs, list(message.queues)) == (["await_jobs"], ["q"])
@@ -251,12 +251,26 @@ class TestSubscribeAndSleep:
         assert playing.written == AWK
         assert not playing.asked
 
-    def test_islp_waits_for_its_turn_and_asks_the_core_then(self) -> None:
-        playing = subscribed().client_sends(FET + ISLP + FET)
-        assert playing.verbs == ["dequeue", "dequeue"]
+    def test_islp_asks_the_core_in_the_order_of_requests(self) -> None:
+        playing = play().client_sends(SUB + ISLP + FET)
+        assert playing.verbs == ["create_queue", "await_jobs", "dequeue"]
+        playing.core_answers(READY, place=1)
+        assert playing.written == b""
+        assert playing.core_answers(CREATED).written == OKSUB + OKSLP + AWK
+
+    def test_a_second_islp_is_no_part_of_a_sleep_that_ends_before_its_turn(self) -> None:
+        playing = asleep().client_sends(FET + ISLP).core_answers(READY)
+        assert playing.written == AWK
         playing.core_answers(nothing_dequeued())
         assert playing.written == NOMSG + OKSLP
-        assert playing.verbs == ["dequeue", "await_jobs"]
+        assert playing.core_answers(READY).written == AWK
+
+    def test_a_sleep_that_a_failed_sub_forbids_is_called_off(self) -> None:
+        playing = play().client_sends(SUB + ISLP)
+        playing.core_answers(AWAY)
+        assert list(playing.conversation.cancels) == playing.asked
+        assert playing.written.endswith(b'"NOT_SUBSCRIBED"}\n')
+        assert playing.core_answers(READY).written == b""
 
     def test_islp_twice_is_once(self) -> None:
         playing = asleep().client_sends(ISLP)
