@@ -268,6 +268,8 @@ def unpack_chosen(
         if number >= FIRST_TABLE and state == _CARRIED:
             value = values[value_at : value_at + size]
             value_at += size
+            if value_at > len(values):
+                raise ValueError("an event carries more than its entry holds")
         if chosen is not None and number not in chosen:
             continue
         namespace, name = named[number]

@@ -9,7 +9,7 @@ from quintet_core.domain.event import Event, PartitionLog
 from quintet_core.domain.job import DeadLetter, Job
 from quintet_core.domain.outcomes import Done
 from quintet_core.storage import records
-from quintet_core.storage.asking import Asking
+from quintet_core.storage.asking import Asking, parsed
 from quintet_core.storage.event_log import Entry
 from quintet_core.storage.keys import name_key
 from quintet_core.storage.link import Reply
@@ -76,13 +76,18 @@ class Upkeep(Asking):
         outcome = await self.read_entries(partition, after, limit)
         if isinstance(outcome, Refusal):
             return outcome
+        entries, last = outcome
+        events = parsed(lambda told: self._events_in(partition, told, after, limit), entries)
+        return events if isinstance(events, Refusal) else (events, last)
+
+    def _events_in(self, partition: int, entries: list[Entry], after: int, limit: int) -> list[Event]:
         found: list[Event] = []
-        for entry in outcome[0]:
+        for entry in entries:
             events = records.unpack_events(entry, partition, self.partitions)
             found += (event for event in events if event.offset > after)
             if len(found) >= limit:
                 break
-        return found[:limit], outcome[1]
+        return found[:limit]
 
     async def commit_offset(self, partition: int, consumer: str, offset: int, epoch: int) -> int | Refusal:
         """The consumer's offset now. Refusals: STALE_EPOCH; INVALID_ARGUMENT beyond the last event."""

@@ -39,7 +39,8 @@ local function describe_events(p, a, i)
   return { format('%d', first_offset(p)), format('%d', p.event), committed, epoch }
 end
 
-local ENTRIES_PER_READ = 32
+-- Few: an entry that carries values may be of many megabytes, and all of a reading are in memory at once.
+local ENTRIES_PER_READ = 8
 
 -- read_events(after, limit, carried values wanted) -> { first, last, then entries: last offset, t, n, e ... }, also v (''
 -- when there is none) when values are wanted: at least limit events, or all there are, or as many as one reply may hold.
@@ -53,7 +54,9 @@ local function read_events(p, a, i)
   local last, n, bytes, found = after, 2, 0, nil
   repeat
     found = call('XRANGE', p.tag .. 'events', format('(%d-0', last), '+', 'COUNT', ENTRIES_PER_READ)
-    for k = 1, #found do
+    local k = 0
+    while k < #found and bytes < MAX_REPLY_BYTES do
+      k = k + 1
       last = last_offset(found[k])
       local fields = found[k][2]
       reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = found[k][1], fields[2], fields[4], fields[6]

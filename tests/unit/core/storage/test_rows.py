@@ -345,3 +345,29 @@ class TestDamage:
         assert reason_of(damaged) is Reason.DAMAGED
         assert isinstance(fine, RowStored)
         assert told((await tables.events())[len(before) :]) == [(PUT, other, b"k")]
+
+
+class TestLargeValues:
+    async def test_in_events_are_read_in_portions(self, tables: Tables) -> None:
+        await tables.update(events_carry_values=True)
+        for number in range(6):
+            await tables.put(b"%d" % number, bytes(3_000_000))
+        seen: list[bytes] = []
+        after, reads = 2, 0
+        while after < 8:
+            answer = await tables.opened.store.read_events(tables.partition, after, 1000)
+            assert isinstance(answer, tuple)
+            assert sum(len(event.value or b"") for event in answer[0]) <= 12_000_000
+            seen += [event.key for event in answer[0]]
+            after, reads = answer[0][-1].offset, reads + 1
+        assert seen == [b"%d" % number for number in range(6)]
+        assert reads == 2
+
+    async def test_that_are_cut_short_are_damage(self, tables: Tables, redis: RedisConnection) -> None:
+        await tables.update(events_carry_values=True)
+        await tables.put(b"k", b"value")
+        stream = keys.partition_tag(tables.partition) + ":events"
+        ((entry, fields),) = redis.command("XREVRANGE", stream, "+", "-", "COUNT", 1)
+        fields[-1] = b"val"
+        redis.commands([("XDEL", stream, entry), ("XSETID", stream, "2-0"), ("XADD", stream, entry, *fields)])
+        assert reason_of(await tables.opened.store.read_events(tables.partition, 0, 10)) is Reason.DAMAGED
