@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from quintet_client.row_watch import RowWatch
+from quintet_client.watch import Watch
 from quintet_kit.settings import load_or_exit
 
 from quintet_adapters.adapter import Adapter
@@ -106,8 +106,8 @@ def _taskflux() -> Setup:
 def _zmq_kv() -> Setup:
     settings = load_or_exit(ZmqKvSettings)
 
-    def new_watch() -> RowWatch:
-        return RowWatch(settings.core_target, namespace=settings.namespace, credentials=settings.credentials())
+    def new_watch() -> Watch:
+        return Watch(settings.core_target, namespace=settings.namespace, credentials=settings.credentials())
 
     async def listen(adapter: Adapter, tls: ssl.SSLContext | None) -> Sequence[Listener]:
         return ZmqKvService.open(adapter, settings.terms(), new_watch).listeners

@@ -54,6 +54,7 @@ from quintet_client.queue import PauseDirection, Queue, QueueCounts, QueueSettin
 from quintet_client.session import Observer, Session
 from quintet_client.table import Row, RowDelete, RowPut, RowWrite, Table, TableSettings, TimeToLive, WrittenRow
 from quintet_client.verbs import OnResult
+from quintet_client.watch import RowChange, Watch
 from quintet_client.worker import Handler, Worker
 
 __all__ = [
@@ -105,6 +106,7 @@ __all__ = [
     "RankOutOfRangeError",
     "RetryableError",
     "Row",
+    "RowChange",
     "RowDelete",
     "RowNotFoundError",
     "RowPut",
@@ -124,6 +126,7 @@ __all__ = [
     "UnauthenticatedError",
     "UnavailableError",
     "VersionMismatchError",
+    "Watch",
     "Worker",
     "WrittenRow",
 ]

@@ -66,12 +66,22 @@ Tables hold rows of bytes; a version says which write made a row:
 >>> asyncio.run(main())
 b'lovelace'
 [b'ada']
+
+Hear of changes as they are committed:
+
+>>> async def main():
+...     async with Client(TARGET) as client, client.watch("users") as watch:
+...         await client.delete_row("users", b"ada")
+...         async for change in watch:
+...             return change.kind, change.key
+>>> asyncio.run(main())
+('row_deleted', b'ada')
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Self
 
 from quintet.v1 import admin_service_pb2 as wire
@@ -82,6 +92,7 @@ from quintet_client.job_calls import JobCalls
 from quintet_client.leased_job import LeasedJob
 from quintet_client.queue_calls import QueueCalls
 from quintet_client.table_calls import TableCalls
+from quintet_client.watch import Watch
 from quintet_client.worker import GRACE_S, LEASE_MS, Handler, Worker, work
 
 
@@ -129,6 +140,19 @@ class Client(JobCalls, QueueCalls, TableCalls, EventCalls):
         """
         worker = Worker(self, queues, handler, concurrency=concurrency, lease_ms=lease_ms, grace_s=grace_s, stop=stop)
         await worker.run()
+
+    def watch(self, *tables: str, key_prefix: bytes = b"", after_offsets: Mapping[int, int] | None = None) -> Watch:
+        """The changes of rows of `tables` (none: of all of the namespace, also those to come), as they are committed:
+        `async with client.watch("users") as watch: async for change in watch: ...`. It outlives any restart of the core
+        and of Redis, without a gap or a repeat; see `Watch`."""
+        return Watch(
+            self.target,
+            tables,
+            key_prefix=key_prefix,
+            namespace=self.namespace,
+            credentials=self._credentials,
+            after_offsets=after_offsets,
+        )
 
     async def durability(self) -> Durability:
         """Whether replies mean that changes are on disk."""

@@ -34,7 +34,7 @@ class Event:
         return cls(
             partition=event.partition,
             offset=event.offset,
-            kind=_kind(event.kind),
+            kind=kind_of(event.kind),
             at_ms=event.at_ms,
             namespace=event.namespace,
             queue=event.queue,
@@ -49,7 +49,8 @@ class Event:
         )
 
 
-def _kind(value: int) -> str:
+def kind_of(value: int) -> str:
+    """The API's word for a kind of event."""
     # A kind that a newer core knows and this client does not must not end a subscription.
     name = event_pb2.EventKind.DESCRIPTOR.values_by_number.get(value)
     return name.name.removeprefix("EVENT_KIND_").lower() if name is not None else f"kind_{value}"

@@ -30,7 +30,7 @@ _MORE: Final = int(zmq.SNDMORE) | _NOBLOCK
 
 
 class Watch(Protocol):
-    """`quintet_client.row_watch.RowWatch`."""
+    """`quintet_client.watch.Watch`."""
 
     @property
     def stands(self) -> bool:
