@@ -12,6 +12,7 @@ import asyncio
 import errno
 from collections import deque
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -70,13 +71,17 @@ class RequestLimits:
 class Peer:
     """A client, as long as something is under way for it, and for a while after."""
 
-    __slots__ = ("gave_up", "identity", "moved_at", "owner", "unread", "waiting")
+    __slots__ = ("gave_up", "held", "identity", "is_creating", "moved_at", "owner", "unread", "waiting")
 
     def __init__(self, identity: bytes, owner: int) -> None:
         self.identity = identity
         self.owner = owner
         self.waiting: deque[Exchange] = deque()
         """Without a reply, or behind such; in the order of arrival."""
+        self.is_creating = False
+        """A table is being made, which may take the core several steps: what is behind must not overtake it."""
+        self.held: deque[Exchange] = deque()
+        """Behind that."""
         self.unread: deque[list[bytes]] = deque()
         """Replies that the client has no room for yet."""
         self.moved_at = 0.0
@@ -193,8 +198,22 @@ class Requests:
         if self._waiting >= _WAITING_MAX:
             self._holds |= _HOLD_WAITING
         if exchange.message is not None:
-            exchange.started_at = self._loop.time()
-            self._submits[exchange.verb](peer.owner, exchange.message, partial(self._receive_result, exchange, peer))
+            if peer.is_creating:
+                exchange.message = copy(exchange.message)
+                peer.held.append(exchange)
+            else:
+                self._submit(peer, exchange)
+
+    def _submit(self, peer: Peer, exchange: Exchange) -> None:
+        if exchange.verb == "create_table":
+            peer.is_creating = True
+        exchange.started_at = self._loop.time()
+        self._submits[exchange.verb](peer.owner, exchange.message, partial(self._receive_result, exchange, peer))
+
+    def _created(self, peer: Peer) -> None:
+        peer.is_creating = False
+        while peer.held and not peer.is_creating:
+            self._submit(peer, peer.held.popleft())
 
     def _meet(self, identity: bytes) -> Peer:
         if len(self._peers) >= self._peers_max:
@@ -215,6 +234,8 @@ class Requests:
     def _receive_result(self, exchange: Exchange, peer: Peer, result: SessionResult) -> None:
         self._protocol.answer(exchange, result)
         self._metrics.seconds[exchange.command].observe(self._loop.time() - exchange.started_at)
+        if exchange.verb == "create_table":
+            self._created(peer)
         waiting = peer.waiting
         while waiting and (reply := waiting[0].reply) is not None:
             waiting.popleft()
