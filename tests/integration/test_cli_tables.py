@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -143,6 +144,39 @@ def test_people_get_tables(cli: Cli, table: str) -> None:
     assert table in cli.text("list")
 
 
+def test_changes_are_watched_until_interrupted(cli: Cli, table: str) -> None:
+    cli.text("create", table, "--events-carry-values")
+    arguments = cli.command("watch", table, "--prefix", "k")
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watching:
+        assert watching.stdout is not None
+        assert watching.stderr is not None
+        try:
+            assert watching.stderr.readline() == b"watching\n"
+            cli.text("put", table, "other", "x")
+            cli.text("put", table, "k", "[v]", "--ttl", "1h")
+            cli.text("del", table, "k")
+            put, deleted = watching.stdout.readline().decode(), watching.stdout.readline().decode()
+        finally:
+            watching.send_signal(signal.SIGINT)
+        assert watching.wait(SECONDS_MAX) == 130
+        assert watching.stderr.read() == b""
+    assert f"row_put table={table} key=k value=[v] expires=" in put
+    assert f"row_deleted table={table} key=k" in deleted
+
+
+def test_a_watch_goes_on_where_one_says(cli: Cli, table: str) -> None:
+    [first] = cli.records("put", table, "a", "1")
+    partition = cli.records("show", table)[0]["partition"]
+    for key in ("b", "/w=="):
+        cli.text("put", table, key, "22", *(["--key-base64"] if "=" in key else []))
+    seen = cli.records("watch", table, "--after", f"{partition}/{first['version']}", "--limit", "2")
+    assert [(change["kind"], change.get("key"), change.get("key_base64")) for change in seen] == [
+        ("row_put", "b", None),
+        ("row_put", None, "/w=="),
+    ]
+    assert [(change["table"], change["value_bytes"], "value" in change) for change in seen] == [(table, 2, False)] * 2
+
+
 def test_a_table_that_is_not_there_is_exit_code_3(cli: Cli, table: str) -> None:
     for arguments in (("get", table, "k"), ("scan", table), ("put", table, "k", "v", "--no-create")):
         refused = cli.run(*arguments)
@@ -159,6 +193,7 @@ def test_a_table_that_is_not_there_is_exit_code_3(cli: Cli, table: str) -> None:
         (("put", "t", "k", "v", "--expect-version", "-1"), b""),
         (("get", "t", "no base64", "--key-base64"), b""),
         (("create", "t", "--rows-max", "many"), b""),
+        (("watch", "t", "--after", "7"), b""),
         (("write", "t"), b""),
         (("write", "t"), b'{"key":"k"}'),
         (("write", "t"), b'{"key":"k","key_base64":"aw==","value":"v"}'),

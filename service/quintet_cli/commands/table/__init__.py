@@ -9,6 +9,7 @@ from quintet_cli.commands.table.listing import list_tables, show
 from quintet_cli.commands.table.put import put
 from quintet_cli.commands.table.scan import scan
 from quintet_cli.commands.table.settings import create, update
+from quintet_cli.commands.table.watch import watch
 from quintet_cli.commands.table.write import write
 
 
@@ -20,5 +21,5 @@ def table() -> None:
     """
 
 
-for _command in (create, list_tables, show, update, delete, put, get, delete_row, scan, write):
+for _command in (create, list_tables, show, update, delete, put, get, delete_row, scan, write, watch):
     table.add_command(_command)
