@@ -1,4 +1,4 @@
-"""Arbitrary bytes to both ports: no crash, no hang, no leak of connections, valid clients undisturbed."""
+"""Arbitrary bytes to every port: no crash, no hang, no leak of connections, valid clients undisturbed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 
 import pytest
+from websockets.frames import Close, Frame, Opcode
 
 from tests.support.clients import Address, JobCentreClient, TextClient, connect, reset
+from tests.support.etzel import EtzelClient, EtzelLinesClient, EtzelWebSocketClient
 from tests.support.stack import AdapterPart, Stack, until
 
 ROUNDS = int(os.environ.get("FUZZ_ROUNDS", "300"))
@@ -30,6 +33,52 @@ TEXT_WORDS = (
     *(b"ADD f 5 hello", b"ADD f 1000000 ", b"ADD f 0 ", b"GET f\n", b"GET f", b"ACK f 0000000000000011", b"IN f x\n"),
     *(b"ADD ", b" ", b"\n", b"\r\n", b"f", b"99999999999999999999 ", b"\x00", b"\xff", b"SAVE\n", b"x" * 5000),
 )
+ETZEL_REQUESTS = (
+    b'{"cmd":"SUB","qname":"f"}',
+    b'{"cmd":"ISLP","qname":"f"}',
+    b'{"cmd":"PUB","qname":"f","message":{"a":[1,{}]}}',
+    b'{"cmd":"PUB","qname":"f","message":1,"timeout":5,"delay":0.1,"expires":1e999}',
+    b'{"cmd":"FET","qname":"f"}',
+    b'{"cmd":"ACK","qname":"f","uid":"0000000000000011"}',
+)
+ETZEL_WORDS = (
+    *(request + b"\n" for request in ETZEL_REQUESTS),
+    *(b"\n", b"{", b'"', b"\\", b"\\ud800", b"[" * 3000, b"9" * 3000, b"\x00", b"\xff", b"\r", b"null", b'"cmd":'),
+)
+HANDSHAKE = (
+    b"GET /connect HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
+)
+
+
+def frame(opcode: Opcode, data: bytes = b"", *, fin: bool = True) -> bytes:
+    """As a client sends it."""
+    return Frame(opcode, data, fin).serialize(mask=True)
+
+
+WEBSOCKET_WORDS = (
+    *(frame(Opcode.TEXT, request) for request in ETZEL_REQUESTS * 2),
+    *(frame(Opcode.TEXT, ETZEL_REQUESTS[2][:9], fin=False), frame(Opcode.CONT, ETZEL_REQUESTS[2][9:])),
+    *(frame(Opcode.CONT, b"", fin=False), frame(Opcode.PING, b"p"), frame(Opcode.PONG), frame(Opcode.BINARY, b"b")),
+    *(frame(Opcode.CLOSE), frame(Opcode.CLOSE, Close(1000, "bye").serialize()), frame(Opcode.TEXT, b"\xff")),
+    *(b"\xc1\x85mask\x00\x00\x00\x00\x00", b"\x81\xff\xff", b"\x81\xfe\x7f\xff", b"\x81\x05hello", b"\x81", HANDSHAKE),
+)
+
+
+@dataclass(frozen=True)
+class Port:
+    """A port to torment, and how a valid client finds that it still serves."""
+
+    protocol: str
+    listener: str
+    words: tuple[bytes, ...]
+    works: Callable[[Address], None]
+    greeting: bytes = b""
+    """What most of the tormentors begin with."""
+
+    def address(self, adapter: AdapterPart) -> Address:
+        return adapter.address_of(self.listener)
 
 
 def nonsense(chance: random.Random, words: tuple[bytes, ...]) -> bytes:
@@ -42,12 +91,14 @@ def nonsense(chance: random.Random, words: tuple[bytes, ...]) -> bytes:
     return bytes(data)
 
 
-def torment(address: Address, words: tuple[bytes, ...], seed: int) -> None:
+def torment(address: Address, words: tuple[bytes, ...], greeting: bytes, seed: int) -> None:
     """One client that knows no manners: sends nonsense in pieces and leaves in some way."""
     chance = random.Random(seed)
     connection = connect(address)
     connection.settimeout(0.05)
     with suppress(OSError):
+        if chance.random() < 0.8:
+            connection.sendall(greeting)
         for _ in range(chance.randrange(1, 4)):
             connection.sendall(nonsense(chance, words))
             if chance.random() < 0.5:
@@ -64,6 +115,7 @@ def torment(address: Address, words: tuple[bytes, ...], seed: int) -> None:
 @pytest.fixture(scope="module")
 def fuzzed() -> Iterator[Stack]:
     with Stack(QUINTET_READ_TIMEOUT_MS="1000") as stack:
+        stack.further_adapter("etzel", QUINTET_HANDSHAKE_MS="1000").start()
         yield stack
 
 
@@ -81,25 +133,40 @@ def job_centre_works(address: Address) -> None:
         assert client.delete(job_id) == "ok"
 
 
-@pytest.mark.parametrize(
-    ("protocol", "words", "works"),
-    [("text-queue", TEXT_WORDS, text_works), ("job-centre", JOB_CENTRE_WORDS, job_centre_works)],
+def etzel_works(client: EtzelClient) -> None:
+    with client:
+        client.subscribe("valid")
+        client.sleep("valid")
+        uid = client.publish("valid", {"a": 1})
+        assert client.awake() == "valid"
+        assert client.fetch("valid")["uid"] == uid
+        client.acknowledge("valid", uid)
+
+
+PORTS = (
+    Port("text-queue", "text-queue", TEXT_WORDS, text_works),
+    Port("job-centre", "job-centre", JOB_CENTRE_WORDS, job_centre_works),
+    Port("etzel", "etzel-lines", ETZEL_WORDS, lambda address: etzel_works(EtzelLinesClient(address))),
+    Port("etzel", "etzel", WEBSOCKET_WORDS, lambda address: etzel_works(EtzelWebSocketClient(address)), HANDSHAKE),
 )
-def test_nonsense_hurts_nobody(
-    fuzzed: Stack, protocol: str, words: tuple[bytes, ...], works: Callable[[Address], None]
-) -> None:
+
+
+@pytest.mark.parametrize("port", PORTS, ids=lambda port: port.listener)
+def test_nonsense_hurts_nobody(fuzzed: Stack, port: Port) -> None:
     print(f"FUZZ_SEED={SEED} FUZZ_ROUNDS={ROUNDS}")
-    adapter = next(adapter for adapter in fuzzed.adapters if adapter.protocol == protocol)
-    pid = adapter.pid
+    adapter = next(part for part in fuzzed.parts if isinstance(part, AdapterPart) and part.protocol == port.protocol)
+    address, pid = port.address(adapter), adapter.pid
     with ThreadPoolExecutor(16) as pool:
-        tormentors = [pool.submit(torment, adapter.address, words, SEED + number) for number in range(ROUNDS)]
+        tormentors = [
+            pool.submit(torment, address, port.words, port.greeting, SEED + number) for number in range(ROUNDS)
+        ]
         for number in range(20):
             tormentors[number * ROUNDS // 20].result()
-            works(adapter.address)
+            port.works(address)
         for tormentor in tormentors:
             tormentor.result()
     until(lambda: has_no_connections(adapter), "every connection to be gone")
-    works(adapter.address)
+    port.works(address)
     assert (adapter.is_running, adapter.pid) == (True, pid)
     assert "Traceback" not in adapter.log.read_text()
     assert "Traceback" not in fuzzed.core.log.read_text()
