@@ -11,7 +11,10 @@ from quintet_client.job import JobState
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One change. `kind`: the API's word ("job_enqueued"); `job_id` 0: of the queue; `state` None: the job is gone."""
+    """One change. `kind`: the API's word ("job_enqueued"); `job_id` 0: of the queue; `state` None: the job is gone.
+
+    Of a table or row `table` is set and `queue` empty; `value` is there when the table's events carry values.
+    """
 
     partition: int
     offset: int
@@ -27,6 +30,10 @@ class Event:
     payload_bytes: int
     state: JobState | None
     detail: str
+    table: str = ""
+    key: bytes = b""
+    expires_at_ms: int = 0
+    value: bytes | None = None
 
     @classmethod
     def of_wire(cls, event: event_pb2.Event) -> Event:
@@ -46,6 +53,10 @@ class Event:
             payload_bytes=event.payload_bytes,
             state=JobState.of_wire(event.state) if event.state else None,
             detail=event.detail,
+            table=event.table,
+            key=event.key,
+            expires_at_ms=event.expires_at_ms,
+            value=event.value if event.HasField("value") else None,
         )
 
 

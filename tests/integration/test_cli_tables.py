@@ -177,6 +177,23 @@ def test_a_watch_goes_on_where_one_says(cli: Cli, table: str) -> None:
     assert [(change["table"], change["value_bytes"], "value" in change) for change in seen] == [(table, 2, False)] * 2
 
 
+def test_the_event_log_shows_rows(cli: Cli, table: str) -> None:
+    cli.text("create", table, "--events-carry-values")
+    cli.text("put", table, "/w==", "v", "--key-base64")
+    command = [sys.executable, "-m", "quintet_cli", "events", "--table", table, "--target", cli.target]
+    told = subprocess.run([*command, "--json"], capture_output=True, timeout=SECONDS_MAX, check=True).stdout
+    created, put = map(json.loads, told.splitlines())
+    assert (created["kind"], created["table"], created["key"], "value" in created) == (
+        "table_created",
+        table,
+        "",
+        False,
+    )
+    assert (put["kind"], put["key_base64"], put["value"], put["state"]) == ("row_put", "/w==", "v", None)
+    told = subprocess.run(command, capture_output=True, timeout=SECONDS_MAX, check=True).stdout
+    assert table in told.decode()
+
+
 def test_a_table_that_is_not_there_is_exit_code_3(cli: Cli, table: str) -> None:
     for arguments in (("get", table, "k"), ("scan", table), ("put", table, "k", "v", "--no-create")):
         refused = cli.run(*arguments)

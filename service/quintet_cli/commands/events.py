@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
+from typing import Any
 
 import click
 from quintet_client import Client, Event, Partition
 
 from quintet_cli.commands.connected import connected
-from quintet_cli.commands.output import Output, instant
+from quintet_cli.commands.output import Output, bytes_record, instant, shown
 
-HEADINGS = ("time", "partition", "offset", "event", "queue", "job", "attempt", "state", "detail")
+HEADINGS = ("time", "partition", "offset", "event", "queue, table", "job, key", "attempt", "state", "detail")
 _READ_EVENTS_MAX = 1000
 
 
@@ -19,20 +20,28 @@ _READ_EVENTS_MAX = 1000
 @click.option("-f", "--follow", is_flag=True, help="Go on with events as they happen, until Ctrl+C.")
 @click.option("-n", "--last", type=click.IntRange(min=0), default=50, show_default=True, help="How many of the past.")
 @click.option("--queue", help="Only events of this queue.")
+@click.option("--table", help="Only events of this table; of both, when --queue is given too.")
 @click.option("--all-namespaces", is_flag=True, help="Not only those of --namespace.")
 @connected
 async def events(
-    client: Client, output: Output, follow: bool, last: int, queue: str | None, all_namespaces: bool
+    client: Client,
+    output: Output,
+    follow: bool,
+    last: int,
+    queue: str | None,
+    table: str | None,
+    all_namespaces: bool,
 ) -> None:
     """Show the last events of the log, and with --follow those to come."""
 
     def wanted(event: Event) -> bool:
-        return (queue is None or event.queue == queue) and (all_namespaces or event.namespace == client.namespace)
+        named = event.table == table if _is_of_table(event) else event.queue == queue
+        return (named or (queue is None and table is None)) and (all_namespaces or event.namespace == client.namespace)
 
     partitions = await client.list_partitions()
     past = await _past(client, partitions, last) if last else []
-    shown = [event for event in past if wanted(event)][-last:] if last else []
-    _show(output, shown, follow)
+    found = [event for event in past if wanted(event)][-last:] if last else []
+    _show(output, found, follow)
     if follow:
         after_offsets = {each.partition: each.last_offset for each in partitions}
         async for event in client.subscribe(after_offsets=after_offsets, all_namespaces=all_namespaces):
@@ -51,12 +60,12 @@ async def _past(client: Client, partitions: list[Partition], last: int) -> list[
     return list(heapq.merge(*read, key=lambda event: (event.at_ms, event.partition, event.offset)))
 
 
-def _show(output: Output, shown: list[Event], follow: bool) -> None:
+def _show(output: Output, found: list[Event], follow: bool) -> None:
     if output.json or follow:
-        for event in shown:
+        for event in found:
             _show_line(output, event)
     else:
-        output.table(HEADINGS, (_row(event) for event in shown))
+        output.table(HEADINGS, (_row(event) for event in found))
 
 
 def _show_line(output: Output, event: Event) -> None:
@@ -65,6 +74,8 @@ def _show_line(output: Output, event: Event) -> None:
         for name, value in (
             ("queue", event.queue),
             ("job", event.job_id),
+            ("table", event.table),
+            ("key", shown(event.key)),
             ("attempt", event.attempt),
             ("state", event.state or "gone" if event.job_id else ""),
             ("detail", event.detail),
@@ -72,7 +83,18 @@ def _show_line(output: Output, event: Event) -> None:
         if value
     )
     sentence = f"{instant(event.at_ms)} {event.partition}/{event.offset} {event.kind} {words}"
-    output.say(sentence, dataclasses.asdict(event))
+    output.say(sentence, _record(event))
+
+
+def _record(event: Event) -> dict[str, Any]:
+    record: dict[str, Any] = dataclasses.asdict(event)
+    key, value = record.pop("key"), record.pop("value")
+    return record | bytes_record("key", key) | ({} if value is None else bytes_record("value", value))
+
+
+def _is_of_table(event: Event) -> bool:
+    # A table's name may be empty, as a queue's may.
+    return event.kind.startswith(("row_", "table_"))
 
 
 def _row(event: Event) -> tuple[object, ...]:
@@ -81,8 +103,8 @@ def _row(event: Event) -> tuple[object, ...]:
         event.partition,
         event.offset,
         event.kind,
-        event.queue,
-        event.job_id or "",
+        event.table or event.queue,
+        event.job_id or shown(event.key),
         event.attempt,
         event.state or ("gone" if event.job_id else ""),
         event.detail,
