@@ -97,8 +97,7 @@ class Lines(Framing):
         return data[:-1] if self._lines.is_one_line(data) else None
 
     def write(self, answer: bytes, output: list[bytes]) -> None:
-        output.append(answer)
-        output.append(b"\n")
+        output.append(answer + b"\n")
 
     def fit(self, source: bytes) -> bytes:
         return on_one_line(source)

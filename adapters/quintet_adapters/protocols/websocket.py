@@ -108,9 +108,10 @@ class WebSocket(Framing):
         size = len(answer)
         if size < 126:
             output.append(b"\x81%c%b" % (size, answer))
-            return
-        output.append(struct.pack("!BBH", 0x81, 126, size) if size < 65536 else struct.pack("!BBQ", 0x81, 127, size))
-        output.append(answer)
+        elif size < 65536:
+            output.append(struct.pack("!BBH", _WHOLE_TEXT, 126, size) + answer)
+        else:
+            output.append(struct.pack("!BBQ", _WHOLE_TEXT, 127, size) + answer)
 
     def fit(self, source: bytes) -> bytes:
         return source
