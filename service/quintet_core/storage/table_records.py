@@ -69,15 +69,17 @@ def pack_write(write: RowPut | RowDelete) -> tuple[bytes, bytes, bytes]:
 
 
 _PUT_ROW = b"$7\r\nput_row\r\n$1\r\n5\r\n"
-_PUT_ROW_TAIL = b"$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n"
+_PUT_ROW_KEY = b"%b$%d\r\n%b\r\n$%d\r\n"
 _PUT_ROW_ARGUMENTS = 7
+_NO_OPTIONS, _END = bulk(b""), b"\r\n"
 
 
 def pack_put_row(name: bytes, settings: bytes, put: RowPut) -> tuple[int, bytes]:
     """put_row, by hand: it is hot. `settings` is packed already."""
-    options, key, value = pack_write(put)
-    tail = _PUT_ROW_TAIL % (len(options), options, len(key), key, len(value), value)
-    return _PUT_ROW_ARGUMENTS, b"".join((_PUT_ROW, named(name), settings, tail))
+    key, value = put.key, put.value
+    options = bulk(pack_write(put)[0]) if put.ttl_change or put.expected_version is not None else _NO_OPTIONS
+    middle = _PUT_ROW_KEY % (options, len(key), key, len(value))
+    return _PUT_ROW_ARGUMENTS, b"".join((_PUT_ROW, named(name), settings, middle, value, _END))
 
 
 _GET_ROW = b"$7\r\nget_row\r\n$1\r\n2\r\n"

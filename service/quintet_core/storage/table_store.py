@@ -13,7 +13,7 @@ from quintet_core.storage.asking import Asking, home, parsed
 from quintet_core.storage.keys import name_key
 from quintet_core.storage.link import Reply
 from quintet_core.storage.packing import Argument, bulk
-from quintet_core.storage.pipeline import Operation, Ordered
+from quintet_core.storage.pipeline import Operation, Ordered, Pipeline
 
 _T = TypeVar("_T")
 _PACKED_SETTINGS = records.pack_settings(TableSettings())
@@ -22,7 +22,13 @@ _VERSION_BYTES = 8
 
 
 class TableStore(Asking):
-    """All operations of tables and rows."""
+    """All operations of tables and rows. `on_leftovers(partition)` is told where a table was deleted that had rows."""
+
+    def __init__(
+        self, pipeline: Pipeline, partitions: int, on_leftovers: Callable[[int], None] = lambda _: None
+    ) -> None:
+        super().__init__(pipeline, partitions)
+        self._on_leftovers = on_leftovers
 
     # --- rows
 
@@ -40,7 +46,10 @@ class TableStore(Asking):
         settings = _DEFAULT_SETTINGS if create_if_missing else _NO_SETTINGS
 
         def on_answer(answer: Reply) -> None:
-            done(parsed(records.unpack_stored, answer))
+            if answer.__class__ is int:
+                done(RowStored(-answer, True, 0) if answer < 0 else RowStored(answer, False, 0))
+            else:
+                done(parsed(records.unpack_stored, answer))
 
         self.pipeline.submit(Operation(partition, records.pack_put_row(key, settings, put), on_answer, order))
 
@@ -49,7 +58,10 @@ class TableStore(Asking):
         name, partition = home(namespace, table, self.partitions)
 
         def on_answer(answer: Reply) -> None:
-            done(parsed(lambda raw: records.unpack_row(key, raw), answer))
+            if answer.__class__ is bytes and len(answer) >= records.ROW_HEAD_BYTES:
+                done(records.unpack_row(key, answer))
+            else:
+                done(parsed(lambda raw: records.unpack_row(key, raw), answer))
 
         self.pipeline.submit(Operation(partition, records.pack_get_row(name, key), on_answer, order))
 
@@ -143,7 +155,14 @@ class TableStore(Asking):
 
     def delete_table(self, namespace: str, table: str, done: Done[int], order: Ordered | None = None) -> None:
         """Gone at once for readers; answers the number of rows in it. Refusal: TABLE_NOT_FOUND."""
-        self._of_table("delete_table", namespace, table, (), lambda answer, _: int(answer), done, order)
+        partition = home(namespace, table, self.partitions).partition
+
+        def on_deleted(rows: int | Refusal) -> None:
+            if rows and not isinstance(rows, Refusal):
+                self._on_leftovers(partition)
+            done(rows)
+
+        self._of_table("delete_table", namespace, table, (), lambda answer, _: int(answer), on_deleted, order)
 
     async def list_tables(
         self, partition: int, namespace: str, prefix: str, after: str | None, limit: int
