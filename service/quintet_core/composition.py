@@ -85,6 +85,7 @@ class Core:
         self.tail = LogTail(terms, self.watches)
         self.watches.on_followed = self.tail.on_followed
         self.timers = due.DueTimers(self.store)
+        self.sweep = sweep.Sweep(self.store)
         self.rounds = Rounds(self._duties(), lambda: self.connection.ready, self._count_failure)
         self.health = Health()
         self.session_servicer, self.servers = self._doors()
@@ -159,7 +160,7 @@ class Core:
             Duty("review", REVIEW_PERIOD_S, self._review),
             Duty("trim", events.PERIOD_S, trim.trim),
             Duty("letters", letters.PERIOD_S, letters.DeadLetters(store, self.metrics.dead_lettered.at().inc).move),
-            Duty("sweep", sweep.PERIOD_S, sweep.Sweep(store).sweep),
+            Duty("sweep", sweep.PERIOD_S, self.sweep.sweep),
         ]
 
     async def _review(self) -> None:
@@ -172,7 +173,8 @@ class Core:
 
     def _doors(self) -> tuple[SessionServicer, Servers]:
         operations, bulk = QueueOperations(self.store, self._settings.limits), BulkOperations(self.store)
-        tables = TableOperations(TableStore(self.pipeline, self._settings.partitions), self._settings.limits)
+        table_store = TableStore(self.pipeline, self._settings.partitions, self.sweep.expect)
+        tables = TableOperations(table_store, self._settings.limits)
         door = Door(self.recorder.called)
         session_servicer = SessionServicer(
             operations,

@@ -20,6 +20,10 @@ class Sweep:
         self._store = store
         self._idle = [0] * store.partitions
 
+    def expect(self, partition: int) -> None:
+        """There is something to remove: look at it in the next round."""
+        self._idle[partition] = 0
+
     async def sweep(self) -> Refusal | None:
         """One round."""
         due = [partition for partition in range(self._store.partitions) if self._is_due(partition)]

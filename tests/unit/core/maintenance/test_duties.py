@@ -11,6 +11,7 @@ from quintet_core.domain.errors import Refusal
 from quintet_core.domain.job import DeadLetter, Job, JobState, LeaseTerms, NewJob, Placement
 from quintet_core.domain.outcomes import Dequeued
 from quintet_core.domain.queue import QueueSettings
+from quintet_core.domain.table import RowPut
 from quintet_core.maintenance.due import DueTimers
 from quintet_core.maintenance.events import EventTrim
 from quintet_core.maintenance.letters import JOBS_PER_STEP, REASON, SOURCE, DeadLetters
@@ -18,6 +19,7 @@ from quintet_core.maintenance.sessions import LapsedSessions
 from quintet_core.maintenance.sweep import IDLE_ROUNDS, Sweep
 from quintet_core.storage.records import unpack_leased
 from quintet_core.storage.redis_store import Scope
+from quintet_core.storage.table_store import TableStore
 
 from tests.support.redis_server import RedisConnection
 from tests.support.store import Clock, OpenStore, Reason
@@ -152,6 +154,19 @@ class TestSweep:
             await sweep.sweep()
             batches.append(len(opened.recorder.batches) - before)
         assert [bool(batch) for batch in batches] == [True, *[False] * IDLE_ROUNDS, True]
+
+    async def test_looks_at_once_where_a_table_with_rows_was_deleted(
+        self, opened: OpenStore, redis: RedisConnection
+    ) -> None:
+        sweep = Sweep(opened.store)
+        tables = TableStore(opened.store.pipeline, opened.store.partitions, sweep.expect)
+        await sweep.sweep()
+        await opened.do(tables.put_row, SPACE, "t", RowPut(b"k", b"v"), True)
+        assert await opened.do(tables.delete_table, SPACE, "t") == 1
+        tag = f"{{p{tables.partition_of(SPACE, 't'):02d}}}"
+        assert redis.command("EXISTS", f"{tag}:dropping") == 1
+        await sweep.sweep()
+        assert redis.command("EXISTS", f"{tag}:dropping") == 0
 
 
 class TestEventTrim:
