@@ -14,6 +14,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from quintet.v1.job_pb2 import Job, Lease
 from quintet.v1.queue_service_pb2 import (
+    CountResponse,
     DeleteResponse,
     DequeueResponse,
     EnqueueResponse,
@@ -26,10 +27,13 @@ from quintet_adapters.metrics import AdapterMetrics
 from quintet_adapters.protocols.conversation import Conversation
 from quintet_adapters.protocols.job_centre import JobCentre
 from quintet_adapters.protocols.job_centre_requests import JobCentreLimits, JobCentreReader
+from quintet_adapters.protocols.taskflux import TaskFlux
+from quintet_adapters.protocols.taskflux_requests import TaskFluxLimits, TaskFluxService
 from quintet_adapters.protocols.text_queue import TextQueue, TextQueueLimits
 from quintet_adapters.transports import tcp
 from quintet_client.session import Session
 
+from tests.support import taskflux as tf
 from tests.unit.client.scripted_core import ScriptedCore
 
 PUT = b'{"request":"put","queue":"q","job":{},"pri":1}\n'
@@ -127,6 +131,13 @@ async def job_centre(core: ScriptedCore) -> AsyncIterator[Served]:
 async def text_queue(core: ScriptedCore) -> AsyncIterator[Served]:
     limits = TextQueueLimits(quiet_ms=5)
     async for served in serve(core, lambda metrics: TextQueue(limits, metrics.requests), TextQueue.commands):
+        yield served
+
+
+@pytest.fixture
+async def taskflux(core: ScriptedCore) -> AsyncIterator[Served]:
+    service = TaskFluxService(TaskFluxLimits(idle_ms=300))
+    async for served in serve(core, lambda metrics: TaskFlux(service, metrics.requests), TaskFlux.commands):
         yield served
 
 
@@ -271,6 +282,45 @@ class TestDoubt:
             await asyncio.sleep(0)
         streams[1].write(GET + GET)
         assert [(await answer(streams))["status"] for _ in range(2)] == ["error", "error"]
+
+
+class TestSettling:
+    @pytest.mark.parametrize(("verb", "packet"), [("acknowledge", tf.ACK), ("release", tf.NACK)])
+    async def test_that_fails_gives_the_job_back_with_its_owner(
+        self, taskflux: Served, verb: str, packet: bytes
+    ) -> None:
+        answer_dequeues(taskflux.core, gives(7), gives(8))
+        script(taskflux.core, verb, lambda _: unavailable())
+        reader, writer = await taskflux.connect()
+        writer.write(tf.HAND_SHAKE + tf.dequeue("q") + packet + tf.dequeue("q"))
+        assert await reader.readexactly(4 + 15 + 2) == tf.HAND_SHAKEN + b"cd\1" + bytes(8 + 3) + b"\2{}"
+        assert await reader.readexactly(6) == b"cx" + bytes(4)
+        (closed,) = await taskflux.until_asked("close_owner")
+        first, second = await taskflux.until_asked("dequeue", 2)
+        assert closed.owner == first.owner != second.owner
+        assert taskflux.verbs().index("close_owner") < taskflux.verbs().index("dequeue", 2)
+
+
+class TestIdleness:
+    async def test_ends_a_connection_that_says_nothing_and_closes_its_owner(self, taskflux: Served) -> None:
+        answer_dequeues(taskflux.core, gives(7))
+        reader, writer = await taskflux.connect()
+        writer.write(tf.HAND_SHAKE + tf.dequeue("q"))
+        assert (await reader.read()).endswith(b"{}")
+        await taskflux.until_asked("close_owner")
+
+    async def test_is_not_what_waits_for_the_core(self, taskflux: Served) -> None:
+        script(taskflux.core, "count", silent)
+        idle, busy = await taskflux.connect(), await taskflux.connect()
+        busy[1].write(tf.HAND_SHAKE + tf.count("q"))
+        (count,) = await taskflux.until_asked("count")
+        for _ in range(2):
+            # Each lives for the idle limit, after which the busy one is still there.
+            assert await idle[0].read() == b""
+            idle = await taskflux.connect()
+        taskflux.core.respond(SessionResult(sequence=count.sequence, count=CountResponse()))
+        assert await busy[0].readexactly(10) == tf.HAND_SHAKEN + b"cc" + bytes(4)
+        assert await busy[0].read() == b""
 
 
 class TestLostLeases:
