@@ -152,7 +152,9 @@ class Core:
 
     def _duties(self) -> list[Duty]:
         settings, store = self._settings, self.store
-        trim = events.EventTrim(store, settings.events_tail, settings.events_cap, self.metrics.events_dropped.at().inc)
+        terms = events.Retention(settings.events_tail, settings.events_keep_ms, settings.events_cap)
+        trim = events.EventTrim(store, terms, self.metrics.events_dropped.at().inc)
+        self.observers.clocks.append(trim.on_clock)
         return [
             Duty("due", due.PERIOD_S, self.timers.ask_all),
             Duty("lapse", sessions.PERIOD_S, sessions.LapsedSessions(store).release),

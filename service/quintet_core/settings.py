@@ -95,7 +95,16 @@ class CoreSettings(ProcessSettings):
         2**32 - 1, ge=0, le=2**32 - 1, description="Longest wait that a dequeue may ask for, other than without end."
     )
     events_tail: int = Field(
-        1000, ge=0, le=10_000_000, description="Events that each partition keeps when no consumer needs them."
+        1000,
+        ge=0,
+        le=10_000_000,
+        description="Events that each partition keeps, however old, when no consumer needs them.",
+    )
+    events_keep_ms: int = Field(
+        60_000,
+        ge=0,
+        le=604_800_000,
+        description="Events younger than that stay, needed or not, so that whoever follows them may be away so long.",
     )
     events_cap: int = Field(
         1_000_000, ge=1000, le=1_000_000_000, description="Events that each partition keeps at most, needed or not."

@@ -293,7 +293,7 @@ class TestRedis:
 class TestEvents:
     async def test_that_nobody_needs_are_dropped_and_asking_for_them_is_refused(self, world: World) -> None:
         world.redis.start()
-        core = world.core(events_tail="0")
+        core = world.core(events_tail="0", events_keep_ms="0")
         core.start()
         async with open_api(core.target) as api:
             await api.put("q")

@@ -32,6 +32,8 @@ class Recorder:
         self.batches: list[tuple[int, int]] = []
         self.clocks: list[tuple[int, int, int | None]] = []
         self.woken: list[tuple[bytes, int]] = []
+        self.listeners: list[Callable[[int, int, int | None], None]] = []
+        """Told of clocks too."""
 
     def on_batch(self, operations: int, calls: int, seconds: float) -> None:
         """Keep the sizes."""
@@ -40,6 +42,8 @@ class Recorder:
     def on_clock(self, partition: int, now_ms: int, due_at_ms: int | None) -> None:
         """Keep it."""
         self.clocks.append((partition, now_ms, due_at_ms))
+        for listener in self.listeners:
+            listener(partition, now_ms, due_at_ms)
 
     def on_woken(self, name_key: bytes, ready: int) -> None:
         """Keep it."""

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Sequence
 from quintet_core.domain.errors import Refusal
 from quintet_core.domain.event import Event, PartitionLog
 from quintet_core.domain.job import DeadLetter, Job
+from quintet_core.domain.limits import SEQUENCE_MAX
 from quintet_core.domain.outcomes import Done
 from quintet_core.storage import records
 from quintet_core.storage.asking import Asking, parsed
@@ -94,9 +95,12 @@ class Upkeep(Asking):
         answer = await self.ask(partition, "commit_offset", consumer, offset, epoch)
         return answer if isinstance(answer, Refusal) else int(answer)
 
-    async def trim_events(self, partition: int, tail: int, cap: int) -> tuple[int, int, bool] | Refusal:
-        """Cut the log: first offset, last offset, and whether the cap cut what a consumer still wanted."""
-        answer = await self.ask(partition, "trim_events", tail, cap)
+    async def trim_events(
+        self, partition: int, tail: int, cap: int, kept_behind: int = SEQUENCE_MAX
+    ) -> tuple[int, int, bool] | Refusal:
+        """Cut the log, but for what is behind an offset and within the cap: first offset, last offset, and whether the
+        cap cut what a consumer still wanted."""
+        answer = await self.ask(partition, "trim_events", tail, cap, kept_behind)
         if isinstance(answer, Refusal):
             return answer
         return int(answer[0]), int(answer[1]), bool(answer[2])

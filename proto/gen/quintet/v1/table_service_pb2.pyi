@@ -666,7 +666,7 @@ class WatchRowsRequest(_message.Message):
     @_builtins.property
     def starts(self) -> _containers.RepeatedCompositeFieldContainer[_event_service_pb2.PartitionOffset]:
         """Go on behind these offsets, as a response told them. An offset the log no longer holds: OFFSET_TRIMMED.
-        Partitions without a start: from now.
+        Partitions without a start: from now. Only partitions of the tables that are named.
         """
 
     def __init__(
@@ -693,7 +693,9 @@ class WatchRowsResponse(_message.Message):
     OFFSETS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[_event_pb2.Event]:
-        """ROW_PUT, ROW_DELETED, ROW_EXPIRED, TABLE_CREATED, TABLE_UPDATED and TABLE_DELETED; of one partition, in commit order."""
+        """ROW_PUT, ROW_DELETED, ROW_EXPIRED, TABLE_CREATED, TABLE_UPDATED and TABLE_DELETED; those of one partition are in
+        commit order. Events of tables come whatever the key_prefix.
+        """
 
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[_event_service_pb2.PartitionOffset]:

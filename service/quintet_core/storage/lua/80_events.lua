@@ -86,16 +86,17 @@ local function commit_offset(p, a, i)
   return format('%d', offset)
 end
 
--- trim_events(tail kept without consumers, events kept at most) -> { first offset, last offset, 1 when the cap cut }
+-- trim_events(tail kept without consumers, events kept at most, offset behind which all are kept, up to the cap)
+-- -> { first offset, last offset, 1 when the cap cut what a consumer wanted }
+-- A core of before events were kept by time sends two arguments.
 local function trim_events(p, a, i)
   local tail, cap = tonumber(a[i]), tonumber(a[i + 1])
+  local young = tonumber(a[i - 1]) > 2 and tonumber(a[i + 2]) or p.event
   local raw = call('HVALS', p.tag .. 'consumers')
   local keep = p.event - tail
   for k = 1, #raw do keep = math.min(keep, (read_consumer(raw[k]))) end
-  local capped = 0
-  if keep < p.event - cap then
-    keep, capped = p.event - cap, 1
-  end
+  local capped = keep < p.event - cap and 1 or 0
+  keep = math.max(math.min(keep, young), p.event - cap)
   -- The last entry stays: it holds the offsets that meta must not fall behind.
   keep = math.min(keep, p.event - 1)
   if keep > 0 then

@@ -13,7 +13,7 @@ from quintet_core.domain.outcomes import Dequeued
 from quintet_core.domain.queue import QueueSettings
 from quintet_core.domain.table import RowPut
 from quintet_core.maintenance.due import DueTimers
-from quintet_core.maintenance.events import EventTrim
+from quintet_core.maintenance.events import EventTrim, Retention
 from quintet_core.maintenance.letters import JOBS_PER_STEP, REASON, SOURCE, DeadLetters
 from quintet_core.maintenance.sessions import LapsedSessions
 from quintet_core.maintenance.sweep import IDLE_ROUNDS, Sweep
@@ -175,7 +175,7 @@ class TestEventTrim:
             await queues.put("q", b"x")
         partition = opened.store.partition_of(SPACE, "q")
         dropped: list[None] = []
-        assert await EventTrim(opened.store, 3, 1000, lambda: dropped.append(None)).trim() is None
+        assert await EventTrim(opened.store, Retention(3, 0, 1000), lambda: dropped.append(None)).trim() is None
         log = await opened.store.describe_events(partition, "")
         assert not isinstance(log, Refusal)
         assert (log.first_offset, log.last_offset) == (9, 11)
@@ -187,16 +187,81 @@ class TestEventTrim:
         partition = opened.store.partition_of(SPACE, "q")
         assert await opened.store.commit_offset(partition, "consumer", 4, 1) == 4
         dropped: list[None] = []
-        await EventTrim(opened.store, 0, 1000, lambda: dropped.append(None)).trim()
+        await EventTrim(opened.store, Retention(0, 0, 1000), lambda: dropped.append(None)).trim()
         log = await opened.store.describe_events(partition, "")
         assert not isinstance(log, Refusal)
         assert log.first_offset == 5
         assert not dropped
-        await EventTrim(opened.store, 0, 2, lambda: dropped.append(None)).trim()
+        await EventTrim(opened.store, Retention(0, 0, 2), lambda: dropped.append(None)).trim()
         log = await opened.store.describe_events(partition, "")
         assert not isinstance(log, Refusal)
         assert log.first_offset == 10
         assert dropped
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
+
+
+class TestEventTrimByTime:
+    KEEP_MS = 60_000
+
+    @pytest.fixture
+    def trims(self, opened: OpenStore) -> list[EventTrim]:
+        """Of a core that is told the clocks, after it has begun; and of one that begins later."""
+        return [EventTrim(opened.store, Retention(1, self.KEEP_MS, 1000), _nothing) for _ in range(2)]
+
+    async def _first(self, opened: OpenStore, trim: EventTrim) -> int:
+        """The first event that is left of queue q's partition when it was trimmed."""
+        partition = opened.store.partition_of(SPACE, "q")
+        if trim.on_clock not in opened.recorder.listeners:
+            opened.recorder.listeners.append(trim.on_clock)
+        assert await trim.trim() is None
+        log = await opened.store.describe_events(partition, "")
+        assert not isinstance(log, Refusal)
+        return log.first_offset
+
+    async def test_keeps_what_is_young(
+        self, opened: OpenStore, queues: Queues, clock: Clock, trims: list[EventTrim]
+    ) -> None:
+        for _ in range(5):
+            await queues.put("q", b"x")
+        assert await self._first(opened, trims[0]) == 1
+        clock.advance(self.KEEP_MS // 2)
+        for _ in range(3):
+            await queues.put("q", b"x")
+        assert await self._first(opened, trims[0]) == 1
+        clock.advance(self.KEEP_MS // 2 - 1)
+        assert await self._first(opened, trims[0]) == 1
+        assert await self._first(opened, trims[0]) == 1
+        clock.advance(1)
+        await queues.put("q", b"x")
+        assert await self._first(opened, trims[0]) == 7
+        clock.advance(self.KEEP_MS // 2)
+        await queues.put("q", b"x")
+        assert await self._first(opened, trims[0]) == 10
+
+    async def test_knows_no_ages_at_first(
+        self, opened: OpenStore, queues: Queues, clock: Clock, trims: list[EventTrim]
+    ) -> None:
+        for _ in range(5):
+            await queues.put("q", b"x")
+        clock.advance(self.KEEP_MS * 10)
+        for _ in range(3):
+            assert await self._first(opened, trims[1]) == 1
+        clock.advance(self.KEEP_MS)
+        await queues.put("q", b"x")
+        assert await self._first(opened, trims[1]) == 7
+
+    async def test_remembers_no_more_than_it_needs(
+        self, opened: OpenStore, queues: Queues, clock: Clock, trims: list[EventTrim]
+    ) -> None:
+        for _ in range(300):
+            clock.advance(1000)
+            await queues.put("q", b"x")
+            await self._first(opened, trims[0])
+        ages = trims[0]._ages[opened.store.partition_of(SPACE, "q")]
+        assert len(ages._samples) <= self.KEEP_MS // 1000 + 2
 
 
 class TestDeadLetters:

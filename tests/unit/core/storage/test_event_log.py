@@ -132,6 +132,15 @@ async def test_the_cap_cuts_even_that_and_says_so(verbs: Verbs) -> None:
     assert await verbs.store.trim_events(verbs.partition, 1, 4) == (7, 10, True)
 
 
+async def test_what_is_young_is_kept_up_to_the_cap_and_nobody_misses_the_rest(verbs: Verbs) -> None:
+    for _ in range(9):
+        await verbs.put()
+    assert await verbs.store.trim_events(verbs.partition, 1, 1000, 4) == (5, 10, False)
+    assert await verbs.store.trim_events(verbs.partition, 1, 3, 4) == (8, 10, False)
+    await verbs.store.commit_offset(verbs.partition, "spark", 7, 1)
+    assert await verbs.store.trim_events(verbs.partition, 1, 1000, 9) == (8, 10, False)
+
+
 @pytest.mark.parametrize(("tail", "cap"), [(0, 100), (100, 0), (0, 0)])
 async def test_the_last_entry_stays_whatever_is_trimmed(verbs: Verbs, tail: int, cap: int) -> None:
     for _ in range(5):
