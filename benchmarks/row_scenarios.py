@@ -45,7 +45,7 @@ class RowScenarios:
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self._plan = bench.plan
-        self._stack = bench.stack if bench.stack and _PART in bench.stack.pids else None
+        self._stack = bench.stack
 
     def one_round(self, *, with_etcd: bool) -> None:
         """Side by side: for each number of clients and size of value every contender."""

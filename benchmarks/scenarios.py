@@ -91,7 +91,7 @@ class QueueScenarios:
         loops: int,
         queues: int,
     ) -> None:
-        if part in stack.pids and self._bench.begins(name, loops, queues):
+        if self._bench.begins(name, loops, queues):
             tongues = tongues_of(tongue, next(self._bench.names), loops, queues)
             load = Load(stack.address(part, listener), tongues)
             self._bench.take_down(name, loops, load, CpuMeter(stack.processes(part, "core", "redis")), queues)
