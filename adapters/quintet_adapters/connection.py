@@ -429,4 +429,5 @@ class Connection:
             loop.call_soon(self._look_for_idleness, turns - 1)
         else:
             conversation.idle()
+            self._watch_idleness(idle_s)
             self._act()

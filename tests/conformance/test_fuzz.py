@@ -13,9 +13,11 @@ from dataclasses import dataclass
 import pytest
 from websockets.frames import Close, Frame, Opcode
 
+from tests.support import taskflux as tf
 from tests.support.clients import Address, JobCentreClient, TextClient, connect, reset
 from tests.support.etzel import EtzelClient, EtzelLinesClient, EtzelWebSocketClient
 from tests.support.stack import AdapterPart, Stack, until
+from tests.support.taskflux import TaskFluxClient
 
 ROUNDS = int(os.environ.get("FUZZ_ROUNDS", "300"))
 SEED = int(os.environ.get("FUZZ_SEED", "0")) or random.randrange(1, 2**32)
@@ -32,6 +34,12 @@ JOB_CENTRE_WORDS = (
 TEXT_WORDS = (
     *(b"ADD f 5 hello", b"ADD f 1000000 ", b"ADD f 0 ", b"GET f\n", b"GET f", b"ACK f 0000000000000011", b"IN f x\n"),
     *(b"ADD ", b" ", b"\n", b"\r\n", b"f", b"99999999999999999999 ", b"\x00", b"\xff", b"SAVE\n", b"x" * 5000),
+)
+TASKFLUX_WORDS = (
+    *(tf.enqueue("f", -5, b"hi"), tf.dequeue("f"), tf.dequeue("f", 50), tf.dequeue("f", 2**32 - 1), tf.count("f")),
+    *(tf.create("f", 2, 100, 1024, (-10, 10)), tf.create("f"), tf.delete("f"), tf.LIST, tf.METADATA, tf.HAND_SHAKE),
+    *(tf.ACK, tf.ACK_TOO, tf.NACK) * 4,
+    *(b"CE\1f", b"\xff" * 8, b"\0" * 9, b"c", b"d\1", b"cl\0\1\0\0", b"m\0\0\0\3", b"e", b"l", b"k", b"C", b"x" * 5000),
 )
 ETZEL_REQUESTS = (
     b'{"cmd":"SUB","qname":"f"}',
@@ -116,6 +124,7 @@ def torment(address: Address, words: tuple[bytes, ...], greeting: bytes, seed: i
 def fuzzed() -> Iterator[Stack]:
     with Stack(QUINTET_READ_TIMEOUT_MS="1000") as stack:
         stack.further_adapter("etzel", QUINTET_HANDSHAKE_MS="1000").start()
+        stack.further_adapter("taskflux", QUINTET_IDLE_TIMEOUT_MS="1000").start()
         yield stack
 
 
@@ -133,6 +142,13 @@ def job_centre_works(address: Address) -> None:
         assert client.delete(job_id) == "ok"
 
 
+def taskflux_works(address: Address) -> None:
+    with TaskFluxClient(address) as client:
+        assert client.ask(tf.create("valid")) in (tf.Ok(), tf.Error(3))
+        assert client.put("valid", b"data", -1) == tf.Ok()
+        assert client.take("valid", 1000) == tf.Record(-1, b"data")
+
+
 def etzel_works(client: EtzelClient) -> None:
     with client:
         client.subscribe("valid")
@@ -146,6 +162,7 @@ def etzel_works(client: EtzelClient) -> None:
 PORTS = (
     Port("text-queue", "text-queue", TEXT_WORDS, text_works),
     Port("job-centre", "job-centre", JOB_CENTRE_WORDS, job_centre_works),
+    Port("taskflux", "taskflux", TASKFLUX_WORDS, taskflux_works, tf.HAND_SHAKE),
     Port("etzel", "etzel-lines", ETZEL_WORDS, lambda address: etzel_works(EtzelLinesClient(address))),
     Port("etzel", "etzel", WEBSOCKET_WORDS, lambda address: etzel_works(EtzelWebSocketClient(address)), HANDSHAKE),
 )

@@ -421,6 +421,12 @@ class TestHalfClosed:
         assert [client.read() for _ in range(3)] == [Record(0, b"x"), Ok(), End()]
         assert other.count(made) == 0
 
+    def test_waits_no_longer_than_the_idle_limit(self, hasty: AdapterPart, made: str) -> None:
+        with TaskFluxClient(hasty.address) as client:
+            client.send(tf.dequeue(made, 2**32 - 1), ACK, tf.dequeue(made, 2**32 - 1), NACK)
+            client.half_close()
+            assert [client.read() for _ in range(3)] == [Nothing(), Nothing(), End()]
+
     def test_waits_no_longer_when_it_could_not_acknowledge_what_comes(self, client: TaskFluxClient, made: str) -> None:
         client.send(tf.dequeue(made, 2**32 - 1), tf.count(made))
         client.half_close()

@@ -128,7 +128,8 @@ class TaskFlux(Conversation):
 
     @property
     def is_idle(self) -> bool:
-        return self._asking is None
+        # Who has sent everything may have gone: nobody can tell, so that such a wait is bounded.
+        return self._asking is None or (self._ended and self._asking.waits)
 
     # Inputs.
 
@@ -150,7 +151,10 @@ class TaskFlux(Conversation):
         self._advance()
 
     def idle(self) -> None:
-        self._part(End.CLOSE)
+        if self._asking is None:
+            self._part(End.CLOSE)
+        else:
+            self._stop_waiting()
 
     def hold(self) -> None:
         self._holding = True

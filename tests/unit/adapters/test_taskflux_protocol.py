@@ -334,6 +334,15 @@ class TestTheClientsEnd:
         assert playing.end is None
         assert playing.core_answers(released()).end is End.CLOSE
 
+    def test_cancels_that_too_when_it_lasts(self) -> None:
+        playing = play().client_sends(tf.dequeue("q", 1000) + ACK)
+        assert not playing.conversation.is_idle
+        playing.client_ends()
+        assert playing.conversation.is_idle
+        playing.conversation.idle()
+        assert list(playing.conversation.cancels) == playing.asked
+        assert (playing.core_answers(CANCELLED).written, playing.end) == (NOTHING, End.CLOSE)
+
     def test_lets_no_later_dequeue_wait_in_vain(self) -> None:
         playing = play().client_sends(tf.count("q") + tf.dequeue("q", 1000)).client_ends()
         assert playing.core_answers(counted()).asked[0].message.wait_ms == 0
