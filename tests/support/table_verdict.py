@@ -26,8 +26,8 @@ def broken_promises(target: str, history: RowHistory, watcher: RowWatcher, parti
     for partition, events in log.items():
         told = [operation for operation in history.operations if partitions.get(operation.row[0]) == partition]
         wrong += violations(told)
-        wrong += _not_in_the_log(told, events)
-        wrong += _in_parts(events)
+        wrong += log_differs(told, events)
+        wrong += written_in_parts(events)
     return wrong
 
 
@@ -64,7 +64,7 @@ def scanned(service: Any, table: str) -> Iterator[Any]:
         request.page_token = page.next_page_token
 
 
-def _not_in_the_log(told: Sequence[RowOperation], events: Sequence[Event]) -> Iterator[str]:
+def log_differs(told: Sequence[RowOperation], events: Sequence[Event]) -> Iterator[str]:
     """A put that was answered is the event of its version; a delete that was, some event behind its row's; nothing that
     was refused, and nothing twice."""
     puts = {event.offset: event for event in events if event.kind == EventKind.ROW_PUT}
@@ -84,7 +84,7 @@ def _not_in_the_log(told: Sequence[RowOperation], events: Sequence[Event]) -> It
             yield f"the log tells of what was not done, or twice: {operation} at {found}"
 
 
-def _in_parts(events: Sequence[Event]) -> Iterator[str]:
+def written_in_parts(events: Sequence[Event]) -> Iterator[str]:
     """Writes of several rows, whose values tell how many they are: one behind the other."""
     batches: dict[bytes, list[Event]] = defaultdict(list)
     kinds = {event.offset: event.kind for event in events}
