@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, Self
 
@@ -168,6 +169,10 @@ class EtzelSettings(AdapterSettings):
     subscriptions_max: Count = Field(1000, description="Queues one connection may subscribe to.")
     requests_max: Count = Field(256, description="Requests of one connection under way at once.")
     bytes_max: Count = Field(16 * 1024 * 1024, description="Bytes of messages of one connection under way at once.")
+
+    def tcp_limits(self) -> TcpLimits:
+        """As everywhere, but that a client need not read: there are publishers that never do."""
+        return replace(super().tcp_limits(), unacknowledged_ms=0)
 
     def limits(self) -> EtzelLimits:
         """What conversations keep to."""

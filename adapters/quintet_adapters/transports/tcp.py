@@ -18,7 +18,7 @@ _WRITE_BUFFER_BYTES: Final = 256 * 1024
 _KEEPALIVE_IDLE_S: Final = 60
 _KEEPALIVE_INTERVAL_S: Final = 15
 _KEEPALIVE_PROBES: Final = 4
-# Answers that a dead peer's host does not acknowledge, as long as keepalive takes to find an idle one.
+# As long as keepalive takes to find a dead peer that is idle.
 _UNACKNOWLEDGED_MS: Final = (_KEEPALIVE_IDLE_S + _KEEPALIVE_INTERVAL_S * _KEEPALIVE_PROBES) * 1000
 
 
@@ -31,6 +31,10 @@ class TcpLimits:
     linger_bytes_max: int = 16 * 1024 * 1024
     close_ms: int = 10_000
     """For the client to take its last answers."""
+    unacknowledged_ms: int = _UNACKNOWLEDGED_MS
+    """For the client's host to make room for answers; then the connection is aborted, as it must be where a dead peer
+    would keep leases. 0: a client need not read, and a dead one is found by the system's own patience (a quarter of
+    an hour)."""
 
 
 class TcpWire(asyncio.Protocol):
@@ -125,14 +129,14 @@ class TcpWire(asyncio.Protocol):
             self._timer = None
 
 
-def _set_options(sock: socket.socket) -> None:
+def _set_options(sock: socket.socket, unacknowledged_ms: int) -> None:
     """Of a listening socket, whose connections inherit them: set for each connection they cost 15 µs."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_IDLE_S)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_INTERVAL_S)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE_PROBES)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unacknowledged_ms)
 
 
 async def listen(
@@ -144,16 +148,9 @@ async def listen(
     tls: ssl.SSLContext | None = None,
 ) -> asyncio.Server:
     """Serve clients on `host`:`port` (0: any free port). Raises OSError when the port is taken."""
-    return await serve(lambda: TcpWire(adapter, converse, limits), host, port, tls)
-
-
-async def serve(
-    make_wire: Callable[[], asyncio.Protocol], host: str, port: int, tls: ssl.SSLContext | None
-) -> asyncio.Server:
-    """Listen with a wire for each connection. Raises OSError when the port is taken."""
-    server = await asyncio.get_running_loop().create_server(
-        make_wire, host, port, ssl=tls, backlog=_BACKLOG, reuse_address=True
+    server = await adapter.loop.create_server(
+        lambda: TcpWire(adapter, converse, limits), host, port, ssl=tls, backlog=_BACKLOG, reuse_address=True
     )
     for sock in server.sockets:
-        _set_options(sock)
+        _set_options(sock, limits.unacknowledged_ms)
     return server

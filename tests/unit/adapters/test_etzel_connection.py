@@ -14,6 +14,7 @@ from quintet.v1.reason_pb2 import REASON_UNAVAILABLE
 from quintet.v1.session_service_pb2 import Failure, SessionOperation, SessionResult
 from quintet_adapters.protocols.etzel import Etzel
 from quintet_adapters.protocols.etzel_requests import EtzelLimits, EtzelReader
+from quintet_adapters.settings import EtzelSettings
 
 from tests.unit.adapters.test_connection import Served, script, serve
 from tests.unit.client.scripted_core import ScriptedCore
@@ -33,6 +34,10 @@ async def etzel(scripted: ScriptedCore) -> AsyncIterator[Served]:
     reader = EtzelReader(EtzelLimits())
     async for served in serve(scripted, lambda metrics: Etzel.by_lines(reader, metrics.requests), Etzel.commands):
         yield served
+
+
+async def test_a_client_need_not_read_for_any_time() -> None:
+    assert EtzelSettings().tcp_limits().unacknowledged_ms == 0
 
 
 class Sleeper:
