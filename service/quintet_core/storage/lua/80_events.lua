@@ -10,7 +10,8 @@ end
 
 local function first_offset(p)
   local head = call('XRANGE', p.tag .. 'events', '-', '+', 'COUNT', 1)[1]
-  if not head then return p.event + 1 end
+  -- What this call has written already is not in the stream yet.
+  if not head then return p.event - #p.events + 1 end
   local last = last_offset(head)
   local events, n, at = head[2][6], 0, 1
   while at <= #events do

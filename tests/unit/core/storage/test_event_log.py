@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from quintet_core.domain.errors import Refusal
 from quintet_core.domain.event import Event, PartitionLog
 from quintet_core.domain.job import JobState, Placement
 
@@ -113,6 +114,16 @@ async def test_without_consumers_a_short_tail_is_kept(verbs: Verbs) -> None:
     refused = await verbs.store.read_events(verbs.partition, 6, 10)
     assert reason_of(refused) is Reason.OFFSET_TRIMMED
     assert refused.metadata == {"first_offset": "8"}  # type: ignore[union-attr]
+
+
+async def test_a_read_beside_the_first_changes_of_all_misses_nothing(verbs: Verbs) -> None:
+    putting = asyncio.ensure_future(verbs.put())
+    await asyncio.sleep(0)
+    log, read = await asyncio.gather(describe(verbs), verbs.store.read_events(verbs.partition, 0, 10))
+    await putting
+    assert log == PartitionLog(verbs.partition, 1, 2, -1, 0)
+    assert not isinstance(read, Refusal)
+    assert [event.offset for event in (await verbs.events(0))] == [1, 2]
 
 
 async def test_what_a_consumer_has_not_dealt_with_is_kept(verbs: Verbs) -> None:
