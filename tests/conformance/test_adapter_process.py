@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from websockets.sync.client import connect as connect_websocket
 
 from tests.support.clients import JobCentreClient, TextClient, connect, read_all
 from tests.support.stack import AdapterPart, Stack, until
@@ -162,6 +163,21 @@ class TestTls:
             connection.sendall(b"ADD sealed 2 hi")
             assert len(connection.recv(100)) == 16
             assert connection.recv(100) == b""
+
+    def test_clients_of_etzel_are_served_on_both_ports(
+        self, own_stack: Stack, adapters: list[AdapterPart], certificate: tuple[Path, Path]
+    ) -> None:
+        with self._connect("etzel", own_stack, adapters, certificate) as raw:
+            raw.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert raw.recv(100).startswith(b"HTTP/1.1 200 ")
+        context = ssl.create_default_context(cafile=str(certificate[0]))
+        plain = connect(adapters[0].address_of("etzel-lines"))
+        with context.wrap_socket(plain, server_hostname="127.0.0.1") as lines:
+            lines.sendall(b'{"cmd":"PUB","qname":"sealed-etzel","message":1}\n')
+            assert lines.recv(100).startswith(b'{"cmd":"ok"')
+        with connect_websocket(f"wss://127.0.0.1:{adapters[0].port('etzel')}/connect", ssl=context) as websocket:
+            websocket.send('{"cmd":"FET","qname":"sealed-etzel"}')
+            assert '"msg":1' in str(websocket.recv())
 
     def test_a_client_without_tls_is_turned_away_and_hurts_nobody(
         self, own_stack: Stack, adapters: list[AdapterPart], certificate: tuple[Path, Path]
