@@ -123,26 +123,32 @@ class Notifications:
                 await running
 
     async def _run(self) -> None:
-        watch = self._new_watch()
+        watch: Watch | None = None
         try:
             while True:
-                await self._follow(watch)
+                try:
+                    watch = watch or self._new_watch()
+                    await self._follow(watch)
+                except OffsetTrimmedError as error:
+                    self._metrics.gaps.count += 1
+                    self._stands = False
+                    get_logger().error("notifications_lost", reason=error.message)
+                    continue
+                except (QuintetError, OSError) as error:
+                    get_logger().error("watch_failed", reason=str(error))
+                except Exception:
+                    get_logger().exception("watch_failed")
                 await asyncio.sleep(_TRY_AGAIN_S)
         finally:
-            await watch.close()
+            if watch is not None:
+                await watch.close()
 
     async def _follow(self, watch: Watch) -> None:
-        try:
-            async for response in watch.responses():
-                if not self._stands and watch.stands:
-                    self._open()
-                if response.changes:
-                    self._publish(response.changes)
-        except OffsetTrimmedError as error:
-            self._metrics.gaps.count += 1
-            get_logger().error("notifications_lost", reason=error.message)
-        except QuintetError as error:
-            get_logger().error("watch_failed", reason=error.message)
+        async for response in watch.responses():
+            if not self._stands and watch.stands:
+                self._open()
+            if response.changes:
+                self._publish(response.changes)
 
     def _open(self) -> None:
         self._stands = True
