@@ -41,7 +41,7 @@ _HOLD_SESSION: Final = 1
 _HOLD_OUTPUT: Final = 2
 """The client does not read its answers."""
 _HOLD_OWNER: Final = 4
-"""The owner may hold a job that nobody knows of: that is settled first."""
+"""The owner may hold a job that nobody knows of, or works on: that is settled first."""
 _HOLD_SUBMITS: Final = _HOLD_SESSION | _HOLD_OWNER
 
 _SETTLE_AGAIN_S: Final = 0.2
@@ -250,7 +250,7 @@ class Connection:
             if request.sent and not self._lost and result.HasField("failure") and is_in_doubt(result.failure):
                 self._doubt_owner()
         elif request.ends_lease and not self._lost and result.HasField("failure"):
-            self._doubt_owner()
+            self._hold(_HOLD_OWNER)
         if not (self._lost and self._conversation.owner_leases):
             self._conversation.receive_result(request, result)
         if self._lost:

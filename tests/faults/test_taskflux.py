@@ -6,7 +6,10 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 
+import grpc
 import pytest
+from quintet.v1.queue_service_pb2 import DeleteQueueRequest, ListQueuesRequest
+from quintet.v1.queue_service_pb2_grpc import QueueServiceStub
 
 from tests.support import taskflux as tf
 from tests.support.stack import AdapterPart, Stack, until
@@ -135,6 +138,21 @@ class TestACoreThatIsAway:
         stack.core.start()
         served_again(other, made)
         assert other.get(made, 60_000) == Record(0, b"x")
+
+
+    def test_finds_the_default_queue_made_again_when_it_was_deleted(
+        self, stack: Stack, adapter: AdapterPart, client: TaskFluxClient
+    ) -> None:
+        assert client.count("") == 0
+        with grpc.insecure_channel(stack.core.target) as channel:
+            QueueServiceStub(channel).DeleteQueue(DeleteQueueRequest(queue=""))
+        stack.core.restart()
+        until(lambda: _exists(stack, ""), "the default queue is there")
+
+
+def _exists(stack: Stack, queue: str) -> bool:
+    with grpc.insecure_channel(stack.core.target) as channel:
+        return any(found.name == queue for found in QueueServiceStub(channel).ListQueues(ListQueuesRequest()).queues)
 
 
 class TestRedisThatIsAway:
