@@ -139,7 +139,6 @@ class TestACoreThatIsAway:
         served_again(other, made)
         assert other.get(made, 60_000) == Record(0, b"x")
 
-
     def test_finds_the_default_queue_made_again_when_it_was_deleted(
         self, stack: Stack, adapter: AdapterPart, client: TaskFluxClient
     ) -> None:
