@@ -69,12 +69,13 @@ class Core:
         self._tasks: set[asyncio.Future[Any]] = set()
 
         self.observers = FanOut()
-        self.pipeline = Pipeline(self.replica, self.observers, terms.reply_timeout_s)
+        self._limits = limits = settings.limits
+        self.pipeline = Pipeline(self.replica, self.observers, terms.reply_timeout_s, limits)
         self.connection = RedisConnection(terms, self.pipeline)
         self.store = RedisStore(self.pipeline, settings.partitions)
-        self.dequeues = Dequeues(self.store, settings.limits)
-        self.awaits = Awaits(self.store, settings.limits)
-        self.sessions = Sessions(self.store, settings.session_ttl_ms, lambda: self.connection.signing_key)
+        self.dequeues = Dequeues(self.store, limits)
+        self.awaits = Awaits(self.store, limits)
+        self.sessions = Sessions(self.store, limits, settings.session_ttl_ms, lambda: self.connection.signing_key)
         self.wakes = WakeSubscriber(terms, self.replica, self.observers.on_woken, self._review_all)
         self.registry = FlushingRegistry()
         self.metrics = CoreMetrics(self.registry)
@@ -174,9 +175,9 @@ class Core:
         self.awaits.review_all()
 
     def _doors(self) -> tuple[SessionServicer, Servers]:
-        operations, bulk = QueueOperations(self.store, self._settings.limits), BulkOperations(self.store)
+        operations, bulk = QueueOperations(self.store, self._limits), BulkOperations(self.store, self._limits)
         table_store = TableStore(self.pipeline, self._settings.partitions, self.sweep.expect)
-        tables = TableOperations(table_store, self._settings.limits)
+        tables = TableOperations(table_store, self._limits)
         door = Door(self.recorder.called)
         session_servicer = SessionServicer(
             operations,
@@ -192,8 +193,8 @@ class Core:
             queues=QueueServicer(operations, bulk, self.dequeues, self.awaits, door),
             tables=TableServicer(tables, door),
             sessions=session_servicer,
-            events=EventServicer(self.store, self.watches, door),
-            watch=WatchServicer(self.store, self.watches, self._settings.watches_max),
+            events=EventServicer(self.store, self.watches, self._limits, door),
+            watch=WatchServicer(self.store, self.watches, self._limits),
             admin=AdminServicer(self._standing(), door),
             health=self.health.servicer,
         )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
 from quintet_kit.settings import Milliseconds, Port, ProcessSettings
 
-from quintet_core.domain.limits import Limits
+from quintet_core.domain.limits import DAY_MS, LABEL_BYTES_FORMAT_MAX, TEXT_BYTES_FORMAT_MAX, Limits
 
 _SOCKET_PATH_BYTES_MAX = 107
 _SCHEMES = ("redis://", "rediss://", "unix://")
@@ -29,6 +30,14 @@ def _readable(path: Path) -> Path:
 
 RedisUrl = Annotated[str, AfterValidator(_checked_url)]
 ReadableFile = Annotated[Path, AfterValidator(_readable)]
+
+
+_LIMITS = Limits()
+
+
+def _limit(name: str, least: int, most: int, description: str) -> Any:
+    """A bound of requests, with the default that it has without settings."""
+    return Field(getattr(_LIMITS, name), ge=least, le=most, description=description)
 
 
 class CoreSettings(ProcessSettings):
@@ -78,22 +87,56 @@ class CoreSettings(ProcessSettings):
     session_in_flight_max: int = Field(
         10_000, ge=1, le=100_000, description="Operations in flight on a session, beyond which it is not read."
     )
-    payload_bytes_max: int = Field(
-        4 * 1024 * 1024, ge=0, le=32 * 1024 * 1024, description="Largest payload of a job, and value of a row."
+    payload_bytes_max: int = _limit("payload_bytes_max", 0, 32 << 20, "Largest payload of a job, and value of a row.")
+    batch_jobs_max: int = _limit("batch_jobs_max", 1, 1000, "Most jobs in one enqueue or dequeue.")
+    batch_bytes_max: int = _limit(
+        "batch_bytes_max",
+        1,
+        48 << 20,
+        "Most payload bytes in one enqueue of several jobs, or value bytes in one write of several rows.",
     )
-    batch_jobs_max: int = Field(100, ge=1, le=1000, description="Most jobs in one enqueue or dequeue.")
-    batch_bytes_max: int = Field(
-        8 * 1024 * 1024,
-        ge=1,
-        le=48 * 1024 * 1024,
-        description="Most payload bytes in one enqueue of several jobs, or value bytes in one write of several rows.",
+    batch_rows_max: int = _limit("batch_rows_max", 1, 1000, "Most rows in one write_rows.")
+    redrive_ids_max: int = _limit("redrive_ids_max", 1, 10_000, "Most ids that one redrive names.")
+    queues_per_dequeue_max: int = _limit("queues_per_dequeue_max", 1, 10_000, "Most queues that one dequeue names.")
+    tables_per_watch_max: int = _limit("tables_per_watch_max", 1, 10_000, "Most tables that one watch names.")
+    wait_ms_max: int = _limit(
+        "wait_ms_max", 0, 2**32 - 1, "Longest wait that a dequeue may ask for, other than without end."
     )
-    batch_rows_max: int = Field(100, ge=1, le=1000, description="Most rows in one write_rows.")
-    queues_per_dequeue_max: int = Field(1000, ge=1, le=10_000, description="Most queues that one dequeue names.")
-    watches_max: int = Field(1000, ge=1, le=100_000, description="Watches of rows that run at once.")
-    wait_ms_max: int = Field(
-        2**32 - 1, ge=0, le=2**32 - 1, description="Longest wait that a dequeue may ask for, other than without end."
+    lease_ms_max: int = _limit("lease_ms_max", 1000, 3650 * DAY_MS, "Longest lease, backoff and deduplication window.")
+    delay_ms_max: int = _limit(
+        "delay_ms_max", 1000, 36_525 * DAY_MS, "Longest delay, time to live and pause that has an end."
     )
+    name_bytes_max: int = _limit(
+        "name_bytes_max", 1, TEXT_BYTES_FORMAT_MAX, "Longest name of a queue or table, in UTF-8."
+    )
+    namespace_bytes_max: int = _limit("namespace_bytes_max", 1, LABEL_BYTES_FORMAT_MAX, "Longest name of a namespace.")
+    label_bytes_max: int = _limit(
+        "label_bytes_max",
+        1,
+        LABEL_BYTES_FORMAT_MAX,
+        "Longest content type, deduplication key, and label of a worker, client or consumer.",
+    )
+    key_bytes_max: int = _limit("key_bytes_max", 1, TEXT_BYTES_FORMAT_MAX, "Longest key of a row.")
+    failure_reason_bytes_max: int = _limit(
+        "failure_reason_bytes_max", 0, TEXT_BYTES_FORMAT_MAX, "Longest reason of a release."
+    )
+    attributes_max: int = _limit("attributes_max", 0, 1000, "Most attributes of a job.")
+    attributes_bytes_max: int = _limit(
+        "attributes_bytes_max", 0, TEXT_BYTES_FORMAT_MAX, "Most bytes of a job's attributes, names and values."
+    )
+    page_max: int = _limit("page_max", 1, 10_000, "Most entries on a page of a list or scan.")
+    events_per_read_max: int = _limit("events_per_read_max", 1, 100_000, "Most events in one read of the log.")
+    owners_max: int = _limit("owners_max", 1, 10_000_000, "Owners that one session has open at once.")
+    parked_max: int = _limit("parked_max", 0, 10_000_000, "Dequeues that wait at once.")
+    awaiting_max: int = _limit("awaiting_max", 0, 10_000_000, "Calls of await_jobs that wait at once.")
+    event_subscriptions_max: int = _limit(
+        "event_subscriptions_max", 0, 100_000, "Subscriptions to events that run at once."
+    )
+    watches_max: int = _limit("watches_max", 0, 100_000, "Watches of rows that run at once.")
+    queued_operations_max: int = _limit(
+        "queued_operations_max", 1, 10_000_000, "Operations that wait at once to be sent to Redis."
+    )
+    queued_bytes_max: int = _limit("queued_bytes_max", 1 << 20, 16 << 30, "Bytes of operations that wait so.")
     events_tail: int = Field(
         1000,
         ge=0,
@@ -147,11 +190,4 @@ class CoreSettings(ProcessSettings):
     @property
     def limits(self) -> Limits:
         """The bounds of requests."""
-        return Limits(
-            self.payload_bytes_max,
-            self.batch_jobs_max,
-            self.batch_bytes_max,
-            self.queues_per_dequeue_max,
-            self.wait_ms_max,
-            self.batch_rows_max,
-        )
+        return Limits(**{field.name: getattr(self, field.name) for field in fields(Limits)})

@@ -400,7 +400,7 @@ BROKEN: list[tuple[str, Any, str]] = [
     ("Acknowledge", q.AcknowledgeRequest(id=-5), "JOB_NOT_FOUND"),
     ("Acknowledge", q.AcknowledgeRequest(id=2**63 - 1), "JOB_NOT_FOUND"),
     ("Release", q.ReleaseRequest(id=1, delay_ms=-1), "INVALID_ARGUMENT"),
-    ("Release", q.ReleaseRequest(id=1, failure_reason="x" * 1025), "INVALID_ARGUMENT"),
+    ("Release", q.ReleaseRequest(id=1, failure_reason="x" * 1025), "LIMIT_EXCEEDED"),
     ("Release", q.ReleaseRequest(id=1, placement=9), "INVALID_ARGUMENT"),  # type: ignore[arg-type]
     ("Extend", q.ExtendRequest(id=1, lease_ms=366 * 86_400_000), "INVALID_ARGUMENT"),
     ("Peek", q.PeekRequest(queue="b", jobs_max=101), "INVALID_ARGUMENT"),

@@ -11,6 +11,7 @@ from quintet.v1 import event_pb2
 from quintet.v1.table_service_pb2 import WatchRowsResponse
 from quintet_core.domain.errors import Reason, Refusal, refusal
 from quintet_core.domain.job import NewJob
+from quintet_core.domain.limits import Limits
 from quintet_core.domain.table import RowPut, TableSettings
 from quintet_core.rpc.following import encode_event
 from quintet_core.storage.connection import RedisTerms
@@ -88,7 +89,7 @@ class Followed:
         self.path = path
         self.partitions = partitions
         self.recorder = Recorder()
-        self.pipeline = Pipeline(b"replica0", self.recorder, 30.0)
+        self.pipeline = Pipeline(b"replica0", self.recorder, 30.0, Limits())
         self.store = RedisStore(self.pipeline, partitions)
         self.tables = TableStore(self.pipeline, partitions)
         self.told: list[int] = []

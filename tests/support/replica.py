@@ -98,11 +98,11 @@ class Replica:
     def __init__(self, path: str, name: bytes, partitions: int) -> None:
         self.path = path
         self.observers = FanOut()
-        self.pipeline = Pipeline(name, self.observers, 30.0)
+        self.pipeline = Pipeline(name, self.observers, 30.0, Limits())
         self.store = RedisStore(self.pipeline, partitions)
         self.dequeues = Dequeues(self.store, Limits())
         self.awaits = Awaits(self.store, Limits())
-        self.sessions = Sessions(self.store, SESSION_TTL_MS, lambda: SIGNING_KEY)
+        self.sessions = Sessions(self.store, Limits(), SESSION_TTL_MS, lambda: SIGNING_KEY)
         self.timers = DueTimers(self.store)
         self.batches: list[int] = []
         self.link: Link | None = None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from quintet_core.domain.errors import Reason, Refusal, refusal
+from quintet_core.domain.limits import Limits
 from quintet_core.storage import keys
 from quintet_core.storage.link import Address, Link, connect, into
 from quintet_core.storage.pipeline import Pipeline
@@ -89,7 +90,7 @@ class OpenStore:
 async def open_store(path: str, partitions: int, reply_timeout_s: float = 30.0) -> AsyncIterator[OpenStore]:
     """A store over one connection to the Redis at a unix socket. The database must be prepared."""
     recorder = Recorder()
-    pipeline = Pipeline(REPLICA, recorder, reply_timeout_s)
+    pipeline = Pipeline(REPLICA, recorder, reply_timeout_s, Limits())
     store, tables = RedisStore(pipeline, partitions), TableStore(pipeline, partitions)
     opened = OpenStore(store, tables, pipeline, None, recorder)  # type: ignore[arg-type]
 

@@ -9,29 +9,27 @@ import asyncio
 import heapq
 from collections.abc import Sequence
 
-from quintet_core.domain import limits
 from quintet_core.domain.errors import Refusal
 from quintet_core.domain.job import JobState
+from quintet_core.domain.limits import SEQUENCE_MAX, Limits, check_id, check_span
 from quintet_core.domain.queue import Queue, QueueCounts
-from quintet_core.operations import bounds
 from quintet_core.storage.link import into
 from quintet_core.storage.redis_store import RedisStore, Scope
 
 PURGED_STATES = (JobState.READY, JobState.DELAYED, JobState.DEAD)
-IDS_MAX = 1000
-_UNBOUNDED = 2**53
 
 
 class BulkOperations:
     """Verbs in the awaiting style."""
 
-    def __init__(self, store: RedisStore) -> None:
+    def __init__(self, store: RedisStore, limits: Limits) -> None:
         self._store = store
+        self._limits = limits
 
     async def purge(self, namespace: str, queue: str, states: Sequence[JobState]) -> int | Refusal:
         """Delete the jobs of some states: at most as many of each as there were when it began. How many went."""
-        bounds.check_namespace(namespace)
-        bounds.check_name(queue)
+        self._limits.check_namespace(namespace)
+        self._limits.check_name(queue)
         counted = await self._count(namespace, queue)
         if isinstance(counted, Refusal):
             return counted
@@ -64,13 +62,13 @@ class BulkOperations:
         reset_attempts: bool,
     ) -> int | Refusal:
         """Make dead or delayed jobs ready: those of `ids`, or all whose failure reason contains a text. How many."""
-        bounds.check_namespace(namespace)
-        bounds.check_name(queue)
-        bounds.check_span("jobs_max", jobs_max, _UNBOUNDED)
+        self._limits.check_namespace(namespace)
+        self._limits.check_name(queue)
+        check_span("jobs_max", jobs_max, SEQUENCE_MAX)
         if ids:
-            bounds.check_span("number of ids", len(ids), IDS_MAX)
+            check_span("number of ids", len(ids), self._limits.redrive_ids_max)
             return await self._redrive_ids(Scope.of(namespace, queue), state, ids, jobs_max, reset_attempts)
-        left, redriven, cursor = jobs_max or _UNBOUNDED, 0, None
+        left, redriven, cursor = jobs_max or SEQUENCE_MAX, 0, None
         while left > 0:
             step = await self._store.redrive_step(
                 namespace, queue, state, reason_contains, left, reset_attempts, cursor
@@ -91,7 +89,7 @@ class BulkOperations:
         for job_id in ids:
             if jobs_max and redriven == jobs_max:
                 break
-            if not bounds.check_id(job_id):
+            if not check_id(job_id):
                 continue
             answer = await self._store.redrive_job(job_id, scope, state, reset_attempts)
             if isinstance(answer, Refusal):
@@ -103,10 +101,9 @@ class BulkOperations:
         self, namespace: str, prefix: str, after: str | None, page_size: int
     ) -> tuple[list[Queue], str | None] | Refusal:
         """One page of queues in the order of their names (by UTF-8 bytes), and the last name when there is more."""
-        bounds.check_namespace(namespace)
-        bounds.check_name(prefix)
-        bounds.check_span("page_size", page_size, limits.PAGE_MAX)
-        size = page_size or limits.PAGE_DEFAULT
+        self._limits.check_namespace(namespace)
+        self._limits.check_name(prefix, "prefix")
+        size = self._limits.page_size(page_size)
         pages = await asyncio.gather(
             *(
                 self._store.list_queues(partition, namespace, prefix, after, size)

@@ -7,15 +7,12 @@ method returns; a broken rule raises CallerError instead and `done` is never cal
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
-from quintet_core.domain import limits
-from quintet_core.domain.errors import CallerError, Reason, broken, refusal
+from quintet_core.domain.errors import CallerError, Reason, refusal
 from quintet_core.domain.job import Job, JobState, NewJob, Placement
-from quintet_core.domain.limits import Limits
+from quintet_core.domain.limits import Limits, check_id, check_span
 from quintet_core.domain.outcomes import Acknowledged, Deleted, Done, Enqueued, Extended, JobPage, Released
 from quintet_core.domain.queue import Queue, QueueCounts, QueueSettings
-from quintet_core.operations import bounds
 from quintet_core.storage.pipeline import Ordered
 from quintet_core.storage.redis_store import RedisStore, Scope
 
@@ -37,9 +34,9 @@ class QueueOperations:
         order: Ordered | None = None,
     ) -> None:
         """Put jobs into a queue, all or none."""
-        bounds.check_namespace(namespace)
-        bounds.check_name(queue)
-        bounds.check_batch(jobs, self.limits)
+        self.limits.check_namespace(namespace)
+        self.limits.check_name(queue)
+        self.limits.check_batch(jobs)
         self.store.enqueue(namespace, queue, jobs, create_if_missing, done, order)
 
     def enqueue_plain(
@@ -54,10 +51,10 @@ class QueueOperations:
         order: Ordered | None = None,
     ) -> None:
         """Put one job of which nothing else is said; its id."""
-        bounds.check_namespace(namespace)
-        bounds.check_name(queue)
-        bounds.check_payload(payload, self.limits)
-        bounds.check_label("content_type", content_type)
+        self.limits.check_namespace(namespace)
+        self.limits.check_name(queue)
+        self.limits.check_payload(payload)
+        self.limits.check_label("content_type", content_type)
         self.store.enqueue_plain(namespace, queue, payload, content_type.encode(), rank, create_if_missing, done, order)
 
     def acknowledge(
@@ -70,7 +67,7 @@ class QueueOperations:
         order: Ordered | None = None,
     ) -> None:
         """End a leased job. `token` None: whichever lease holds it."""
-        self.store.acknowledge(job_id, _scope(namespace, job_id, queue), token, done, order)
+        self.store.acknowledge(job_id, self._scope(namespace, job_id, queue), token, done, order)
 
     def release(
         self,
@@ -88,12 +85,11 @@ class QueueOperations:
     ) -> None:
         """Give a leased job back. `delay_ms` None: the queue's backoff."""
         if delay_ms is not None:
-            bounds.check_span("delay_ms", delay_ms, limits.DELAY_MS_MAX)
-        if len(failure_reason.encode()) > limits.FAILURE_REASON_BYTES_MAX:
-            raise broken(f"failure_reason is longer than {limits.FAILURE_REASON_BYTES_MAX} bytes")
+            check_span("delay_ms", delay_ms, self.limits.delay_ms_max)
+        self.limits.check_failure_reason(failure_reason)
         self.store.release(
             job_id,
-            _scope(namespace, job_id, queue),
+            self._scope(namespace, job_id, queue),
             token,
             delay_ms=delay_ms,
             placement=placement,
@@ -114,14 +110,14 @@ class QueueOperations:
         order: Ordered | None = None,
     ) -> None:
         """Move the deadline of a duration lease to lease_ms from now; 0: as long as it was taken for."""
-        bounds.check_span("lease_ms", lease_ms, limits.LEASE_MS_MAX)
-        self.store.extend(job_id, _scope(namespace, job_id, queue), token, lease_ms, done, order)
+        check_span("lease_ms", lease_ms, self.limits.lease_ms_max)
+        self.store.extend(job_id, self._scope(namespace, job_id, queue), token, lease_ms, done, order)
 
     def delete(
         self, namespace: str, job_id: int, queue: str | None, done: Done[Deleted], order: Ordered | None = None
     ) -> None:
         """Remove a job in whatever state it is."""
-        self.store.delete(job_id, _scope(namespace, job_id, queue), done, order)
+        self.store.delete(job_id, self._scope(namespace, job_id, queue), done, order)
 
     def get_job(
         self,
@@ -133,7 +129,7 @@ class QueueOperations:
         order: Ordered | None = None,
     ) -> None:
         """A job as it stands."""
-        self.store.get_job(job_id, _scope(namespace, job_id, queue), with_payload, done, order)
+        self.store.get_job(job_id, self._scope(namespace, job_id, queue), with_payload, done, order)
 
     def peek(
         self,
@@ -145,8 +141,8 @@ class QueueOperations:
         order: Ordered | None = None,
     ) -> None:
         """The next jobs of a state, not leased. `jobs_max` 0 is 1."""
-        bounds.check_span("jobs_max", jobs_max, self.limits.batch_jobs_max)
-        _check_queue(namespace, queue)
+        check_span("jobs_max", jobs_max, self.limits.batch_jobs_max)
+        self._check_queue(namespace, queue)
         self.store.list_jobs(namespace, queue, state, jobs_max or 1, None, True, done, order)
 
     def list_jobs(
@@ -161,35 +157,34 @@ class QueueOperations:
         order: Ordered | None = None,
     ) -> None:
         """One page. `page_size` 0 is 100."""
-        bounds.check_span("page_size", page_size, limits.PAGE_MAX)
-        _check_queue(namespace, queue)
-        size = page_size or limits.PAGE_DEFAULT
+        self._check_queue(namespace, queue)
+        size = self.limits.page_size(page_size)
         self.store.list_jobs(namespace, queue, state, size, cursor, with_payload, done, order)
 
     def count(self, namespace: str, queue: str, done: Done[QueueCounts], order: Ordered | None = None) -> None:
         """Jobs by state."""
-        _check_queue(namespace, queue)
+        self._check_queue(namespace, queue)
         self.store.count(namespace, queue, done, order)
 
     def create_queue(
         self, namespace: str, queue: str, settings: QueueSettings, done: Done[Queue], order: Ordered | None = None
     ) -> None:
         """Make a queue with settings."""
-        _check_queue(namespace, queue)
-        bounds.check_settings(queue, settings)
+        self._check_queue(namespace, queue)
+        self.limits.check_settings(queue, settings)
         self.store.create_queue(namespace, queue, settings, done, order)
 
     def update_queue(
         self, namespace: str, queue: str, settings: QueueSettings, done: Done[Queue], order: Ordered | None = None
     ) -> None:
         """Replace a queue's settings."""
-        _check_queue(namespace, queue)
-        bounds.check_settings(queue, settings)
+        self._check_queue(namespace, queue)
+        self.limits.check_settings(queue, settings)
         self.store.update_queue(namespace, queue, settings, done, order)
 
     def get_queue(self, namespace: str, queue: str, done: Done[Queue], order: Ordered | None = None) -> None:
         """A queue as it stands."""
-        _check_queue(namespace, queue)
+        self._check_queue(namespace, queue)
         self.store.get_queue(namespace, queue, done, order)
 
     def pause(
@@ -202,36 +197,28 @@ class QueueOperations:
         order: Ordered | None = None,
     ) -> None:
         """Stop what goes in, out or both; `duration_ms` 0: until resumed."""
-        _check_queue(namespace, queue)
-        bounds.check_span("duration_ms", duration_ms, limits.DELAY_MS_MAX)
+        self._check_queue(namespace, queue)
+        check_span("duration_ms", duration_ms, self.limits.delay_ms_max)
         self.store.pause(namespace, queue, direction, duration_ms, done, order)
 
     def resume(self, namespace: str, queue: str, done: Done[Queue], order: Ordered | None = None) -> None:
         """End every pause of a queue."""
-        _check_queue(namespace, queue)
+        self._check_queue(namespace, queue)
         self.store.resume(namespace, queue, done, order)
 
     def delete_queue(self, namespace: str, queue: str, done: Done[int], order: Ordered | None = None) -> None:
         """Remove a queue and its jobs; answers how many jobs it held."""
-        _check_queue(namespace, queue)
+        self._check_queue(namespace, queue)
         self.store.delete_queue(namespace, queue, done, order)
 
+    def _check_queue(self, namespace: str, queue: str) -> None:
+        self.limits.check_namespace(namespace)
+        self.limits.check_name(queue)
 
-def _check_queue(namespace: str, queue: str) -> None:
-    bounds.check_namespace(namespace)
-    bounds.check_name(queue)
-
-
-def _scope(namespace: str, job_id: int, queue: str | None) -> Scope:
-    scope = _named_scope(namespace, queue)
-    if not bounds.check_id(job_id):
-        raise CallerError(refusal(Reason.JOB_NOT_FOUND))
-    return scope
-
-
-@lru_cache(maxsize=65536)
-def _named_scope(namespace: str, queue: str | None) -> Scope:
-    bounds.check_namespace(namespace)
-    if queue is not None:
-        bounds.check_name(queue)
-    return Scope.of(namespace, queue)
+    def _scope(self, namespace: str, job_id: int, queue: str | None) -> Scope:
+        self.limits.check_namespace(namespace)
+        if queue is not None:
+            self.limits.check_name(queue)
+        if not check_id(job_id):
+            raise CallerError(refusal(Reason.JOB_NOT_FOUND))
+        return Scope.of(namespace, queue)

@@ -10,12 +10,10 @@ import asyncio
 import heapq
 from collections.abc import Sequence
 
-from quintet_core.domain import limits
 from quintet_core.domain.errors import Refusal, broken, exceeded
-from quintet_core.domain.limits import Limits
+from quintet_core.domain.limits import SEQUENCE_MAX, Limits, check_span
 from quintet_core.domain.outcomes import Done
 from quintet_core.domain.table import Row, RowDelete, RowPage, RowPut, RowStored, Table, TableSettings, TtlChange
-from quintet_core.operations import bounds
 from quintet_core.storage.pipeline import Ordered
 from quintet_core.storage.table_store import TableStore
 
@@ -39,14 +37,14 @@ class TableOperations:
         order: Ordered | None = None,
     ) -> None:
         """Insert or replace a row."""
-        _check_table(namespace, table)
+        self._check_table(namespace, table)
         self._check_put(put)
         self.store.put_row(namespace, table, put, create_if_missing, done, order)
 
     def get_row(self, namespace: str, table: str, key: bytes, done: Done[Row], order: Ordered | None = None) -> None:
         """A row as it stands."""
-        _check_table(namespace, table)
-        _check_key(key)
+        self._check_table(namespace, table)
+        self.limits.check_key(key)
         self.store.get_row(namespace, table, key, done, order)
 
     def delete_row(
@@ -59,8 +57,8 @@ class TableOperations:
         order: Ordered | None = None,
     ) -> None:
         """Remove a row and tell it as it was."""
-        _check_table(namespace, table)
-        _check_key(key)
+        self._check_table(namespace, table)
+        self.limits.check_key(key)
         _check_version(expected_version)
         self.store.delete_row(namespace, table, key, expected_version, done, order)
 
@@ -76,12 +74,11 @@ class TableOperations:
         order: Ordered | None = None,
     ) -> None:
         """One page of rows, behind the key `after`. `page_size` 0 is 100."""
-        _check_table(namespace, table)
-        _check_key(key_prefix, "key_prefix")
-        bounds.check_span("page_size", page_size, limits.PAGE_MAX)
-        if after is not None and not (len(after) <= limits.KEY_BYTES_MAX and after.startswith(key_prefix)):
+        self._check_table(namespace, table)
+        self.limits.check_key(key_prefix, "key_prefix")
+        if after is not None and not (len(after) <= self.limits.key_bytes_max and after.startswith(key_prefix)):
             raise broken("page_token is of another scan", field="page_token")
-        size = page_size or limits.PAGE_DEFAULT
+        size = self.limits.page_size(page_size)
         self.store.scan_rows(namespace, table, key_prefix, size, after, keys_only, done, order)
 
     def write_rows(
@@ -94,18 +91,22 @@ class TableOperations:
         order: Ordered | None = None,
     ) -> None:
         """All of the writes or none."""
-        _check_table(namespace, table)
+        self._check_table(namespace, table)
         self._check_writes(writes)
         self.store.write_rows(namespace, table, writes, create_if_missing, done, order)
 
+    def _check_table(self, namespace: str, table: str) -> None:
+        self.limits.check_namespace(namespace)
+        self.limits.check_name(table, "table")
+
     def _check_put(self, put: RowPut) -> None:
-        _check_key(put.key)
-        if len(put.value) > self.limits.payload_bytes_max:
-            raise bounds.payload_too_large(self.limits.payload_bytes_max)
+        self.limits.check_key(put.key)
+        self.limits.check_payload(put.value)
         _check_version(put.expected_version)
         if put.ttl_change is TtlChange.SET:
-            if not 1 <= put.ttl_ms <= limits.DELAY_MS_MAX:
-                raise broken(f"ttl_ms must be from 1 to {limits.DELAY_MS_MAX}, not {put.ttl_ms}", field="ttl_ms")
+            if not 1 <= put.ttl_ms <= self.limits.delay_ms_max:
+                longest = self.limits.delay_ms_max
+                raise broken(f"ttl_ms must be from 1 to {longest}, not {put.ttl_ms}", field="ttl_ms")
         elif put.ttl_ms:
             raise broken("ttl_ms is for TTL_CHANGE_SET", field="ttl_ms")
 
@@ -120,7 +121,7 @@ class TableOperations:
                 self._check_put(write)
                 size += len(write.value)
             else:
-                _check_key(write.key)
+                self.limits.check_key(write.key)
                 _check_version(write.expected_version)
         if len(writes) > 1 and size > self.limits.batch_bytes_max:
             raise exceeded("value bytes of a batch", self.limits.batch_bytes_max, size)
@@ -133,7 +134,7 @@ class TableOperations:
         self, namespace: str, table: str, settings: TableSettings, done: Done[Table], order: Ordered | None = None
     ) -> None:
         """Make a table with settings."""
-        _check_table(namespace, table)
+        self._check_table(namespace, table)
         _check_settings(settings)
         self.store.create_table(namespace, table, settings, done, order)
 
@@ -141,28 +142,27 @@ class TableOperations:
         self, namespace: str, table: str, settings: TableSettings, done: Done[Table], order: Ordered | None = None
     ) -> None:
         """Replace a table's settings."""
-        _check_table(namespace, table)
+        self._check_table(namespace, table)
         _check_settings(settings)
         self.store.update_table(namespace, table, settings, done, order)
 
     def get_table(self, namespace: str, table: str, done: Done[Table], order: Ordered | None = None) -> None:
         """A table as it stands."""
-        _check_table(namespace, table)
+        self._check_table(namespace, table)
         self.store.get_table(namespace, table, done, order)
 
     def delete_table(self, namespace: str, table: str, done: Done[int], order: Ordered | None = None) -> None:
         """Remove a table and its rows; answers how many rows it held."""
-        _check_table(namespace, table)
+        self._check_table(namespace, table)
         self.store.delete_table(namespace, table, done, order)
 
     async def list_tables(
         self, namespace: str, prefix: str, after: str | None, page_size: int
     ) -> tuple[list[Table], str | None] | Refusal:
         """One page of tables in the order of their names (by UTF-8 bytes), and the last name when there is more."""
-        bounds.check_namespace(namespace)
-        _check_name(prefix, "prefix")
-        bounds.check_span("page_size", page_size, limits.PAGE_MAX)
-        size = page_size or limits.PAGE_DEFAULT
+        self.limits.check_namespace(namespace)
+        self.limits.check_name(prefix, "prefix")
+        size = self.limits.page_size(page_size)
         partitions = range(self.store.partitions)
         pages = await asyncio.gather(
             *(self.store.list_tables(partition, namespace, prefix, after, size) for partition in partitions)
@@ -177,28 +177,13 @@ class TableOperations:
         return merged[:size], merged[size - 1].name if is_more else None
 
 
-def _check_table(namespace: str, table: str) -> None:
-    bounds.check_namespace(namespace)
-    _check_name(table, "table")
-
-
-def _check_name(name: str, what: str) -> None:
-    if len(name) * 4 > limits.NAME_BYTES_MAX and (size := len(name.encode())) > limits.NAME_BYTES_MAX:
-        raise exceeded(what, limits.NAME_BYTES_MAX, size)
-
-
-def _check_key(key: bytes, what: str = "key") -> None:
-    if len(key) > limits.KEY_BYTES_MAX:
-        raise exceeded(what, limits.KEY_BYTES_MAX, len(key))
-
-
 def _check_version(version: int | None) -> None:
     if version:
-        bounds.check_span("expected_version", version, limits.SEQUENCE_MAX)
+        check_span("expected_version", version, SEQUENCE_MAX)
 
 
 def _check_settings(settings: TableSettings) -> None:
     if settings.rows_max is not None:
-        bounds.check_span("rows_max", settings.rows_max, limits.SEQUENCE_MAX)
+        check_span("rows_max", settings.rows_max, SEQUENCE_MAX)
     if settings.value_bytes_max is not None:
-        bounds.check_span("value_bytes_max", settings.value_bytes_max, limits.SEQUENCE_MAX)
+        check_span("value_bytes_max", settings.value_bytes_max, SEQUENCE_MAX)

@@ -12,7 +12,7 @@ from quintet.v1 import event_service_pb2_grpc
 
 from quintet_core.domain.errors import CallerError, Reason, Refusal, broken, refusal
 from quintet_core.domain.event import Event, PartitionLog
-from quintet_core.operations import bounds
+from quintet_core.domain.limits import Limits, check_span
 from quintet_core.rpc import convert, wire
 from quintet_core.rpc.access import Access, current_access
 from quintet_core.rpc.door import Context, Door
@@ -24,8 +24,6 @@ from quintet_core.watching.watcher import Batch, Watcher
 from quintet_core.watching.watches import Watches
 
 EVENTS_DEFAULT = 1000
-EVENTS_MAX = 10_000
-SUBSCRIPTIONS_MAX = 100
 VERB = "subscribe"
 SERVICE = pb.DESCRIPTOR.services_by_name["EventService"].full_name
 
@@ -36,17 +34,18 @@ SERVICE = pb.DESCRIPTOR.services_by_name["EventService"].full_name
 class EventServicer(event_service_pb2_grpc.EventServiceServicer):
     """Reads of the log, named consumers, and subscriptions."""
 
-    def __init__(self, store: RedisStore, watches: Watches, door: Door) -> None:
+    def __init__(self, store: RedisStore, watches: Watches, limits: Limits, door: Door) -> None:
         self._store = store
+        self._limits = limits
         self._watches = watches
         self._door = door
-        self._followings = Followings(watches, SUBSCRIPTIONS_MAX, "subscriptions")
+        self._followings = Followings(watches, limits.event_subscriptions_max, "subscriptions")
 
     async def ListPartitions(self, request: pb.ListPartitionsRequest, context: Context) -> pb.ListPartitionsResponse:
         """What each partition's log holds."""
 
         async def work() -> list[PartitionLog] | Refusal:
-            bounds.check_label("consumer", request.consumer)
+            self._limits.check_label("consumer", request.consumer)
             return await self._logs(range(self._store.partitions), request.consumer)
 
         def message(logs: list[PartitionLog]) -> pb.ListPartitionsResponse:
@@ -61,8 +60,8 @@ class EventServicer(event_service_pb2_grpc.EventServiceServicer):
         async def work() -> tuple[list[Event], int] | Refusal:
             self._check_partition(request.partition)
             check_offset("after_offset", request.after_offset)
-            bounds.check_span("events_max", request.events_max, EVENTS_MAX)
-            limit = request.events_max or EVENTS_DEFAULT
+            check_span("events_max", request.events_max, self._limits.events_per_read_max)
+            limit = request.events_max or min(EVENTS_DEFAULT, self._limits.events_per_read_max)
             return await self._store.read_events(request.partition, request.after_offset, limit)
 
         def message(outcome: tuple[list[Event], int]) -> pb.ReadEventsResponse:
@@ -78,7 +77,7 @@ class EventServicer(event_service_pb2_grpc.EventServiceServicer):
         async def work() -> int | Refusal:
             if not request.consumer:
                 raise broken("consumer must not be empty", field="consumer")
-            bounds.check_label("consumer", request.consumer)
+            self._limits.check_label("consumer", request.consumer)
             self._check_partition(request.partition)
             check_offset("offset", request.offset)
             check_offset("epoch", request.epoch)

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 
 from quintet_core.domain.errors import Reason, Refusal, refusal
 from quintet_core.domain.event import Event
-from quintet_core.domain.limits import SEQUENCE_MAX
-from quintet_core.operations import bounds
+from quintet_core.domain.limits import SEQUENCE_MAX, check_span
 from quintet_core.rpc import convert
 from quintet_core.rpc.door import Context
 from quintet_core.rpc.status import abort
@@ -40,7 +39,7 @@ def encode_offsets(offsets: Iterable[tuple[int, int]]) -> bytes:
 
 def check_offset(what: str, value: int) -> None:
     """An offset, or another number of the log."""
-    bounds.check_span(what, value, SEQUENCE_MAX)
+    check_span(what, value, SEQUENCE_MAX)
 
 
 class Followings:

@@ -15,7 +15,6 @@ from quintet.v1 import session_service_pb2 as pb
 from quintet.v1 import session_service_pb2_grpc
 
 from quintet_core.domain.errors import CallerError, Reason, Refusal, refusal
-from quintet_core.operations import bounds
 from quintet_core.operations.bulk import BulkOperations
 from quintet_core.operations.queues import QueueOperations
 from quintet_core.operations.tables import TableOperations
@@ -131,7 +130,7 @@ class _Stream(SessionVerbs):
         """Open or resume the session that the first request asks for."""
         if not first.HasField("open"):
             return refusal(Reason.INVALID_ARGUMENT, "the first request of a session must hold open")
-        bounds.check_label("client", first.open.client)
+        self._operations.limits.check_label("client", first.open.client)
         if first.open.resume_session:
             resumed = await self._sessions.resume(first.open.resume_session, first.open.resume_secret, self._on_lapsed)
             if isinstance(resumed, Refusal):

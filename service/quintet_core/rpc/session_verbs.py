@@ -19,7 +19,6 @@ from quintet_kit.logs import get_logger
 from quintet_core.domain.errors import CallerError, Reason, Refusal, broken, refusal
 from quintet_core.domain.job import JobState, LeaseTerms
 from quintet_core.domain.outcomes import Acknowledged, Deleted, Dequeued, Done
-from quintet_core.operations import bounds
 from quintet_core.operations.bulk import BulkOperations
 from quintet_core.operations.queues import QueueOperations
 from quintet_core.operations.tables import TableOperations
@@ -189,7 +188,7 @@ class SessionVerbs(TableVerbs):
         queues, namespace = list(message.queues), message.namespace or _DEFAULT
         if message.owner_lease:
             terms = self._owner_terms(owner, message)
-            bounds.check_namespace(namespace)
+            self._operations.limits.check_namespace(namespace)
             for queue in queues:
                 self.session.entering(owner, self._operations.store.partition_of(namespace, queue))
         else:
@@ -207,7 +206,7 @@ class SessionVerbs(TableVerbs):
         """Those of the owner's last dequeue when they are the same, as they mostly are."""
         placement, worker, terms = convert.placement(message.placement_on_close), message.worker, owner.terms
         if terms is None or terms.placement_on_close != placement or terms.worker != worker:
-            bounds.check_label("worker", worker)
+            self._operations.limits.check_label("worker", worker)
             terms = owner.terms = LeaseTerms(0, self.session.id, owner.key, placement, worker, self._sessions.ttl_ms)
         return terms
 

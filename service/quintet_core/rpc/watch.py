@@ -8,8 +8,7 @@ import grpc
 from quintet.v1 import table_service_pb2 as pb
 
 from quintet_core.domain.errors import CallerError, Reason, Refusal, broken, exceeded, refusal
-from quintet_core.domain.limits import KEY_BYTES_MAX
-from quintet_core.operations import bounds
+from quintet_core.domain.limits import Limits
 from quintet_core.rpc import convert, wire
 from quintet_core.rpc.access import current_access
 from quintet_core.rpc.door import Context
@@ -21,17 +20,17 @@ from quintet_core.watching.watcher import Batch, Watcher
 from quintet_core.watching.watches import Watches
 
 VERB = "watch_rows"
-TABLES_MAX = 1000
 SERVICE = pb.DESCRIPTOR.services_by_name["TableService"].full_name
 
 
 class WatchServicer:
     """Streams of changes of rows."""
 
-    def __init__(self, store: RedisStore, watches: Watches, watches_max: int) -> None:
+    def __init__(self, store: RedisStore, watches: Watches, limits: Limits) -> None:
         self._store = store
+        self._limits = limits
         self._watches = watches
-        self._followings = Followings(watches, watches_max, "watches")
+        self._followings = Followings(watches, limits.watches_max, "watches")
 
     async def WatchRows(self, request: pb.WatchRowsRequest, context: Context) -> None:  # noqa: N802 - the API's name
         """Changes as they are committed, until the caller leaves or the core drains."""
@@ -49,14 +48,14 @@ class WatchServicer:
         await self._followings.tell(context, opened, _response)
 
     async def _open(self, request: pb.WatchRowsRequest, namespace: str) -> Watcher | Refusal:
-        bounds.check_namespace(namespace)
+        limits = self._limits
+        limits.check_namespace(namespace)
         tables = frozenset(request.tables)
-        if len(tables) > TABLES_MAX:
-            raise exceeded("tables", TABLES_MAX, len(tables))
+        if len(tables) > limits.tables_per_watch_max:
+            raise exceeded("tables", limits.tables_per_watch_max, len(tables))
         for table in tables:
-            bounds.check_name(table)
-        if len(request.key_prefix) > KEY_BYTES_MAX:
-            raise exceeded("key_prefix", KEY_BYTES_MAX, len(request.key_prefix))
+            limits.check_name(table, "table")
+        limits.check_key(request.key_prefix, "key_prefix")
         partitions = {self._store.partition_of(namespace, table) for table in tables} or range(self._store.partitions)
         starts: dict[int, int] = {}
         for start in request.starts:

@@ -19,6 +19,7 @@ from typing import Protocol
 import hiredis
 
 from quintet_core.domain.errors import Reason, Refusal, refusal
+from quintet_core.domain.limits import Limits
 from quintet_core.storage.link import Link, LinkLostError, Reply
 from quintet_core.storage.packing import CALL_HEAD_ARGUMENTS, call_head
 
@@ -32,8 +33,6 @@ OVERLAPPING_MIN = 100
 BYTES_PER_CALL_MAX = 1 << 20
 OPERATIONS_PER_FLUSH_MAX = 2000
 BYTES_PER_FLUSH_MAX = 16 << 20
-QUEUED_MAX = 200_000
-QUEUED_BYTES_MAX = 256 << 20
 REPLY_HEAD = 4
 
 _log = logging.getLogger(__name__)
@@ -108,10 +107,12 @@ _ASKS_MAX = 1000
 class Pipeline:
     """The one way of operations to Redis. Not connected: everything is refused at once with UNAVAILABLE."""
 
-    def __init__(self, replica: bytes, observer: Observer, reply_timeout_s: float) -> None:
+    def __init__(self, replica: bytes, observer: Observer, reply_timeout_s: float, limits: Limits) -> None:
         self._replica = replica
         self._observer = observer
         self._timeout_s = reply_timeout_s
+        self._queued_max = limits.queued_operations_max
+        self._queued_bytes_max = limits.queued_bytes_max
         self._link: Link | None = None
         self._queued: deque[Operation] = deque()
         self._queued_bytes = 0
@@ -147,7 +148,7 @@ class Pipeline:
     def submit(self, operation: Operation) -> None:
         """Take an operation. Its answer never comes before this returns."""
         why = self.refusing
-        if why is None and (len(self._queued) >= QUEUED_MAX or self._queued_bytes >= QUEUED_BYTES_MAX):
+        if why is None and (len(self._queued) >= self._queued_max or self._queued_bytes >= self._queued_bytes_max):
             why = refusal(Reason.TOO_MANY_IN_FLIGHT)
         if why is not None:
             self._loop.call_soon(operation.on_answer, why)

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from quintet_core.domain.errors import Reason, Refusal, broken, exceeded, refusal
 from quintet_core.domain.limits import Limits
 from quintet_core.domain.outcomes import Awaited, Done
-from quintet_core.operations import bounds
 from quintet_core.storage.keys import name_key
 from quintet_core.storage.pipeline import Ordered
 from quintet_core.storage.redis_store import Best, RedisStore
 
-AWAITERS_MAX = 100_000
 # A queue that is waited for is looked at again this often: a notice may have been lost, and that somebody waits is
 # noted in Redis for a while only.
 REVIEW_S = 5.0
@@ -106,20 +104,20 @@ class Awaits:
             self._look_once(awaiter, request, order)
         elif self._closed is not None:
             self._loop.call_soon(self.end, awaiter, self._closed)
-        elif self._awaiting >= AWAITERS_MAX:
+        elif self._awaiting >= self._limits.awaiting_max:
             self._loop.call_soon(self.end, awaiter, refusal(Reason.TOO_MANY_IN_FLIGHT))
         else:
             self._park(awaiter, request)
         return awaiter
 
     def _check(self, request: Await) -> None:
-        bounds.check_namespace(request.namespace)
+        self._limits.check_namespace(request.namespace)
         if not request.queues:
             raise broken("queues must not be empty", field="queues")
         if len(request.queues) > self._limits.queues_per_dequeue_max:
             raise exceeded("queues", self._limits.queues_per_dequeue_max, len(request.queues))
         for queue in request.queues:
-            bounds.check_name(queue)
+            self._limits.check_name(queue)
         if not -1 <= request.wait_ms <= self._limits.wait_ms_max:
             raise broken(f"wait_ms must be from -1 to {self._limits.wait_ms_max}", field="wait_ms")
 

@@ -15,9 +15,8 @@ from itertools import islice
 
 from quintet_core.domain.errors import Reason, Refusal, broken, exceeded, refusal
 from quintet_core.domain.job import LeasedRecord, LeaseTerms, Placement
-from quintet_core.domain.limits import LEASE_MS_MAX, Limits
+from quintet_core.domain.limits import Limits, check_span
 from quintet_core.domain.outcomes import Dequeued, Done
-from quintet_core.operations import bounds
 from quintet_core.storage import records
 from quintet_core.storage.keys import name_key
 from quintet_core.storage.pipeline import Ordered
@@ -25,7 +24,6 @@ from quintet_core.storage.redis_store import Best, RedisStore, Scope, Worse
 
 # Claims across partitions that found the best job gone, after which a worse one is taken.
 CLAIMS_MAX = 5
-PARKED_MAX = 100_000
 # Waiters that are tried at once because one before them was served.
 TRIES_AT_ONCE_MAX = 64
 # A parked queue is looked at again this often, and the notice in Redis that somebody waits is renewed with it.
@@ -117,7 +115,7 @@ class Dequeues:
             self._loop.call_soon(self._finish, handle, self._closed)
         elif not request.wait_ms:
             self._try(handle)
-        elif self._parked >= PARKED_MAX:
+        elif self._parked >= self._limits.parked_max:
             self._loop.call_soon(self._finish, handle, refusal(Reason.TOO_MANY_IN_FLIGHT))
         else:
             self._park(handle)
@@ -143,22 +141,22 @@ class Dequeues:
     def _check(self, request: Dequeue) -> None:
         if request.checked:
             return
-        bounds.check_namespace(request.namespace)
+        self._limits.check_namespace(request.namespace)
         if not request.queues:
             if request.wait_ms != -1 or not request.allow_missing:
                 raise broken("queues must not be empty", field="queues")
         elif len(request.queues) > self._limits.queues_per_dequeue_max:
             raise exceeded("queues", self._limits.queues_per_dequeue_max, len(request.queues))
         for queue in request.queues:
-            bounds.check_name(queue)
+            self._limits.check_name(queue)
         if request.jobs_max != 1:
-            bounds.check_span("jobs_max", request.jobs_max, self._limits.batch_jobs_max)
+            check_span("jobs_max", request.jobs_max, self._limits.batch_jobs_max)
             request.jobs_max = request.jobs_max or 1
         if request.wait_ms and not -1 <= request.wait_ms <= self._limits.wait_ms_max:
             raise broken(f"wait_ms must be from -1 to {self._limits.wait_ms_max}", field="wait_ms")
         if not request.terms.session:
-            bounds.check_span("lease_ms", request.terms.lease_ms, LEASE_MS_MAX)
-            bounds.check_label("worker", request.terms.worker)
+            check_span("lease_ms", request.terms.lease_ms, self._limits.lease_ms_max)
+            self._limits.check_label("worker", request.terms.worker)
         request.checked = True
 
     def _group(self, request: Dequeue) -> tuple[list[bytes], list[list[str]]]:

@@ -18,6 +18,7 @@ from google.protobuf.message import Message
 
 from quintet_core.domain.errors import Reason, Refusal, exceeded, refusal
 from quintet_core.domain.job import LeaseTerms
+from quintet_core.domain.limits import Limits
 from quintet_core.domain.outcomes import Done
 from quintet_core.storage.pipeline import Ordered
 from quintet_core.storage.redis_store import RedisStore
@@ -26,7 +27,6 @@ from quintet_core.waiting.dequeues import Dequeue
 HEARTBEATS_PER_TTL = 3
 SESSIONS_PER_HEARTBEAT_MAX = 500
 LAPSED = -1
-OWNERS_MAX = 200_000
 
 
 class Wait(Protocol):
@@ -68,6 +68,7 @@ class Session:
     # Where it may have been entered.
     partitions: set[int]
     resumed: bool
+    owners_max: int
     owners: dict[int, Owner] = field(default_factory=dict)
     # Another stream of this replica has resumed it: this one's end is not the session's any more.
     superseded: bool = False
@@ -81,8 +82,8 @@ class Session:
         """The owner of a number; it opens by its first use. Raises CallerError for one too many."""
         found = self.owners.get(number)
         if found is None:
-            if len(self.owners) >= OWNERS_MAX:
-                raise exceeded("owners of a session", OWNERS_MAX, len(self.owners) + 1)
+            if len(self.owners) >= self.owners_max:
+                raise exceeded("owners of a session", self.owners_max, len(self.owners) + 1)
             # A resumed owner may hold leases anywhere its session was.
             found = self.owners[number] = Owner(number, set(self.partitions) if self.resumed else set())
         return found
@@ -96,8 +97,9 @@ class Session:
 class Sessions:
     """All sessions attached here. `signing_key` is shared by the cores of one Redis."""
 
-    def __init__(self, store: RedisStore, ttl_ms: int, signing_key: Callable[[], bytes]) -> None:
+    def __init__(self, store: RedisStore, limits: Limits, ttl_ms: int, signing_key: Callable[[], bytes]) -> None:
         self._store = store
+        self._owners_max = limits.owners_max
         self.ttl_ms = ttl_ms
         self._signing_key = signing_key
         self._attached: dict[bytes, Session] = {}
@@ -121,7 +123,7 @@ class Sessions:
 
     def open(self, resumable: bool, on_lapsed: Callable[[], None]) -> Session:
         """A new session. `on_lapsed` is called when its leases turn out to be gone."""
-        session = Session(secrets.token_bytes(8), resumable, on_lapsed, set(), resumed=False)
+        session = Session(secrets.token_bytes(8), resumable, on_lapsed, set(), False, self._owners_max)
         self._attached[session.id] = session
         return session
 
@@ -131,7 +133,7 @@ class Sessions:
         if not hmac.compare_digest(self._sign(session_id), secret):
             return refusal(Reason.SESSION_NOT_FOUND)
         self._supersede(session_id)
-        session = Session(session_id, True, on_lapsed, set(range(self._store.partitions)), resumed=True)
+        session = Session(session_id, True, on_lapsed, set(range(self._store.partitions)), True, self._owners_max)
         standing = await self.heartbeat(session)
         if standing is not None:
             return standing

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 from quintet_core.domain.errors import Reason
+from quintet_core.domain.limits import Limits
 from quintet_core.storage import connection as connection_module
 from quintet_core.storage.connection import RedisConnection, RedisTerms
 from quintet_core.storage.link import Address
@@ -37,7 +38,7 @@ async def connect(own_redis_server: RedisServer) -> AsyncIterator[Connect]:
 
     def make(partitions: int = 4, weak: bool = False, timeout_s: float = 5.0) -> RedisConnection:
         terms = RedisTerms(Address(path=own_redis_server.path), partitions, timeout_s, weak)
-        connection = RedisConnection(terms, Pipeline(REPLICA, Recorder(), timeout_s))
+        connection = RedisConnection(terms, Pipeline(REPLICA, Recorder(), timeout_s, Limits()))
         connection.start()
         made.append(connection)
         return connection

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from quintet_core.domain.errors import Refusal, refusal
 from quintet_core.domain.job import NewJob
+from quintet_core.domain.limits import Limits
 from quintet_core.domain.outcomes import Acknowledged, Enqueued
-from quintet_core.storage import pipeline as pipeline_module
 from quintet_core.storage.link import Address, connect, into
 from quintet_core.storage.packing import pack
 from quintet_core.storage.pipeline import Operation, Ordered, Pipeline
@@ -206,7 +206,7 @@ async def test_operations_go_on_over_a_new_connection(own_redis_server: RedisSer
 
 
 async def test_an_answer_never_comes_before_the_submission_returns() -> None:
-    pipeline = Pipeline(REPLICA, Recorder(), 1.0)
+    pipeline = Pipeline(REPLICA, Recorder(), 1.0, Limits())
     store, answers = RedisStore(pipeline, PARTITIONS), list[Any]()
     store.count(NAMESPACE, "q", answers.append)
     assert answers == []
@@ -225,11 +225,11 @@ async def frozen(own_redis_server: RedisServer) -> AsyncIterator[OpenStore]:
         own_redis_server.thaw()
 
 
-@pytest.mark.parametrize(("bound", "value"), [("QUEUED_MAX", 10), ("QUEUED_BYTES_MAX", 5000)])
+@pytest.mark.parametrize(("bound", "value"), [("_queued_max", 10), ("_queued_bytes_max", 5000)])
 async def test_no_more_is_queued_than_is_allowed(
     frozen: OpenStore, monkeypatch: pytest.MonkeyPatch, bound: str, value: int
 ) -> None:
-    monkeypatch.setattr(pipeline_module, bound, value)
+    monkeypatch.setattr(frozen.pipeline, bound, value)
     answers: list[Any] = []
     for _ in range(100):
         frozen.store.enqueue(NAMESPACE, "q", [NewJob(bytes(1000))], True, answers.append)

@@ -10,7 +10,6 @@ from quintet_core.domain.errors import CallerError, Reason, refusal
 from quintet_core.domain.limits import Limits
 from quintet_core.domain.queue import PauseDirection
 from quintet_core.storage.keys import name_key
-from quintet_core.waiting import awaits as awaits_module
 from quintet_core.waiting.awaits import REVIEW_S, Await, Awaits
 
 from tests.support.redis_server import RedisConnection
@@ -239,7 +238,7 @@ class TestBounds:
         assert replica.awaits.awaiting == 0
 
     async def test_are_kept_by_all_that_wait(self, replica: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(awaits_module, "AWAITERS_MAX", 2)
+        monkeypatch.setattr(replica.awaits, "_limits", Limits(awaiting_max=2))
         told = [replica.await_jobs("q") for _ in range(2)]
         assert await replica.await_jobs("q").reason() is Reason.TOO_MANY_IN_FLIGHT
         await replica.put("q")

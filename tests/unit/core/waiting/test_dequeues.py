@@ -14,7 +14,6 @@ from quintet_core.domain.outcomes import Dequeued
 from quintet_core.domain.queue import PauseDirection
 from quintet_core.storage.keys import name_key
 from quintet_core.storage.redis_store import Best, Scope
-from quintet_core.waiting import dequeues as dequeues_module
 from quintet_core.waiting.dequeues import CLAIMS_MAX, REVIEW_S, Dequeue, Dequeues
 
 from tests.support.redis_server import RedisConnection
@@ -392,7 +391,7 @@ class TestBounds:
         assert replica.dequeues.parked == 0
 
     async def test_are_kept_by_all_that_wait(self, replica: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(dequeues_module, "PARKED_MAX", 2)
+        monkeypatch.setattr(replica.dequeues, "_limits", Limits(parked_max=2))
         waiters = [replica.wait("q") for _ in range(2)]
         assert await replica.wait("q").reason() is Reason.TOO_MANY_IN_FLIGHT
         assert await replica.take("q") == []

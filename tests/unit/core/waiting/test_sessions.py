@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from quintet_core.domain.errors import CallerError, Reason, Refusal
 from quintet_core.domain.job import Job, LeaseTerms
-from quintet_core.waiting import sessions as sessions_module
 from quintet_core.waiting.sessions import Owner, Session
 
 from tests.support.redis_server import PARTITIONS, RedisConnection
@@ -165,8 +164,8 @@ class TestOwners:
         before_any = replica.store.partition_of(NAMESPACE, "q") - PARTITIONS
         assert await held.keep(1, before_any, -(2**63), 0, 2**63 - 1) == 1
 
-    async def test_are_bounded(self, held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(sessions_module, "OWNERS_MAX", 2)
+    async def test_are_bounded(self, held: Held) -> None:
+        held.session.owners_max = 2
         for number in (0, 2**64 - 1, 0):
             held.session.owner(number)
         with pytest.raises(CallerError) as raised:
@@ -318,5 +317,5 @@ class TestResuming:
 
 def test_owners_are_known_by_eight_bytes() -> None:
     assert Owner(2**64 - 1, set()).key == b"\xff" * 8
-    session = Session(b"\0" * 7 + b"\x05", True, lambda: None, set(), resumed=False)
+    session = Session(b"\0" * 7 + b"\x05", True, lambda: None, set(), resumed=False, owners_max=1)
     assert session.number == 5
