@@ -4,25 +4,26 @@ of configurations that led nowhere, row by row (rows are linearizable together i
 A history is linearizable when its operations can be put in an order in which each is next to the row as the one before
 left it, and none comes before one that had returned when it was invoked. Operations in doubt may be left out.
 
-Four things keep the search short without changing its answer, all proved by comparison with brute force in
+Some things keep the search short without changing its answer, as is proved by comparison with brute force in
 tests/unit/support/test_linearizability.py:
 - writes with known versions come in the order of their versions;
 - a version that somebody is still to see is not overwritten;
 - an operation that leaves the row as it is, is taken at once where it fits;
-- of operations in doubt that do the same, the first is tried.
+- of operations in doubt that do the same, the first is tried;
+- where as much was possible before, nothing is looked for again.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tests.support.row_history import (
     Outcome,
+    Row,
     RowOperation,
     State,
-    Ttl,
     Verb,
     after,
     resolved,
@@ -33,11 +34,15 @@ CONFIGURATIONS_MAX = 500_000
 """Of one row. A search that needs more is given up, which is told apart from both answers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """What is left to do, in which state. `window`: those that might be next; behind it all from `begin` on."""
+class Configuration(NamedTuple):
+    """What is left to do, in which state.
 
-    window: tuple[int, ...]
+    `certain`: what surely happened and might be next; `doubtful`: what is in doubt and might be, as bits; behind both
+    all operations from `begin` on.
+    """
+
+    certain: tuple[int, ...]
+    doubtful: int
     begin: int
     state: State
 
@@ -60,100 +65,91 @@ class Search:
         for operation in reversed(self.operations):
             self._lowest.append(min(self._lowest[-1], _given(operation)))
         self._lowest.reverse()
-        self.farthest = self._opened((), 0, State())
+        self._looked_at: dict[tuple[tuple[int, ...], int, Row | None, int], list[tuple[float, int]]] = defaultdict(list)
+        self.configurations = 0
+        self.farthest = self._opened((), 0, 0, State())
         """The configuration with the least left to do that was found."""
 
     def succeeds(self) -> bool:
         """Whether the history is linearizable. Raises UndecidedError."""
-        start = self.farthest
-        seen, stack = {start}, [start]
+        stack = [iter((self.farthest,))]
         while stack:
-            configuration = stack.pop()
-            if self._is_over(configuration):
-                return True
-            if self._left(configuration) < self._left(self.farthest):
-                self.farthest = configuration
-            # The first of them is to be looked at first.
-            following = [following for following in self._following(configuration) if following not in seen]
-            seen.update(following)
-            stack.extend(reversed(following))
-            if len(seen) > CONFIGURATIONS_MAX:
-                raise UndecidedError
+            configuration = next(stack[-1], None)
+            if configuration is None:
+                stack.pop()
+            elif self._is_new(configuration):
+                if not self._left(configuration):
+                    return True
+                if self._left(configuration) < self._left(self.farthest):
+                    self.farthest = configuration
+                stack.append(self._following(configuration))
         return False
 
-    def _is_over(self, configuration: Configuration) -> bool:
-        return configuration.begin == len(self.operations) and all(
-            self.operations[index].outcome is Outcome.IN_DOUBT for index in configuration.window
-        )
+    def _is_new(self, configuration: Configuration) -> bool:
+        """Whether nothing was looked at from where as much is possible: the same to do in the same state, no later, and
+        no less in doubt, of which nothing has to be done."""
+        certain, doubtful, begin, state = configuration
+        looked_at = self._looked_at[(certain, begin, state.row, state.version)]
+        if any(now <= state.now and remaining & doubtful == doubtful for now, remaining in looked_at):
+            return False
+        looked_at.append((state.now, doubtful))
+        self.configurations += 1
+        if self.configurations > CONFIGURATIONS_MAX:
+            raise UndecidedError
+        return True
 
     def _left(self, configuration: Configuration) -> int:
-        definite = (index for index in configuration.window if self.operations[index].outcome is not Outcome.IN_DOUBT)
-        return len(self.operations) - configuration.begin + sum(1 for _ in definite)
+        """How much has to be done still; what is in doubt counts until it might be next."""
+        return len(self.operations) - configuration.begin + len(configuration.certain)
 
-    def _opened(self, window: tuple[int, ...], begin: int, state: State) -> Configuration:
-        """Let in all that were invoked before any of the window's returned."""
-        returned_at = min((self.operations[index].returned_at for index in window), default=float("inf"))
-        grown = list(window)
+    def _opened(self, certain: tuple[int, ...], doubtful: int, begin: int, state: State) -> Configuration:
+        """Let in all that were invoked before any that might be next returned."""
+        returned_at = min((self.operations[index].returned_at for index in certain), default=float("inf"))
         while begin < len(self.operations) and self.operations[begin].invoked_at <= returned_at:
-            grown.append(begin)
-            returned_at = min(returned_at, self.operations[begin].returned_at)
+            if self.operations[begin].outcome is Outcome.IN_DOUBT:
+                doubtful |= 1 << begin
+            else:
+                certain = (*certain, begin)
+                returned_at = min(returned_at, self.operations[begin].returned_at)
             begin += 1
-        return Configuration(tuple(grown), begin, state)
+        return Configuration(certain, doubtful, begin, state)
 
-    def _following(self, configuration: Configuration) -> list[Configuration]:
-        found: list[Configuration] = []
-        tried: set[object] = set()
-        for index in self._in_order_of_trial(configuration.window):
+    def _following(self, configuration: Configuration) -> Iterator[Configuration]:
+        certain, doubtful, begin, before = configuration
+        for index in sorted(certain, key=self._turn):
             operation = self.operations[index]
-            if operation.outcome is Outcome.IN_DOUBT:
-                if operation.sameness in tried:
-                    continue
-                tried.add(operation.sameness)
-            rest = tuple(other for other in configuration.window if other != index)
+            rest = tuple(other for other in certain if other != index)
             for state in self._after(configuration, operation, rest):
-                following = self._opened(rest, configuration.begin, state)
-                if self._costs_nothing(configuration, operation, state):
-                    return [following]
-                found.append(following)
-        return found
-
-    def _costs_nothing(self, configuration: Configuration, operation: RowOperation, state: State) -> bool:
-        """Whether whatever is possible in `configuration` is so behind `operation`, which led to `state`.
-
-        All others in the window return after it was invoked, so that time passes for none of them; but a deadline that
-        a put in doubt sets from then on is a later one.
-        """
-        if operation.alters or not _same_row(state, configuration.state):
-            return False
-        return state.now == configuration.state.now or not any(
-            self.operations[index].outcome is Outcome.IN_DOUBT and self.operations[index].ttl is Ttl.SET
-            for index in configuration.window
-        )
-
-    def _in_order_of_trial(self, window: Sequence[int]) -> list[int]:
-        """Those that change nothing, then what surely happened by version, then what is in doubt."""
-
-        def turn(index: int) -> tuple[int, float, int]:
+                yield self._opened(rest, doubtful, begin, state)
+                if not operation.alters and state.row == before.row:
+                    return
+        tried: set[object] = set()
+        for index in _bits(doubtful):
             operation = self.operations[index]
-            return operation.alters + (operation.outcome is Outcome.IN_DOUBT), operation.version or 0, index
+            if operation.sameness not in tried:
+                tried.add(operation.sameness)
+                for state in self._after(configuration, operation, certain):
+                    if state.row != before.row:
+                        yield Configuration(certain, doubtful & ~(1 << index), begin, state)
 
-        return sorted(window, key=turn)
+    def _turn(self, index: int) -> tuple[bool, int, int]:
+        """What changes nothing comes first, then by version."""
+        operation = self.operations[index]
+        return operation.alters, operation.version or 0, index
 
     def _after(self, configuration: Configuration, operation: RowOperation, rest: tuple[int, ...]) -> Iterator[State]:
-        if operation.outcome is Outcome.OK and self._comes_later(configuration, operation, rest):
+        if self._comes_later(configuration, operation, rest):
             return
         for state in after(configuration.state, operation):
-            if operation.outcome is Outcome.IN_DOUBT and state.row == configuration.state.row:
-                continue  # It would not matter.
-            if not _same_row(state, configuration.state) and self._is_still_seen(configuration, rest):
-                continue
-            yield state
+            if state.row == configuration.state.row or not self._is_still_seen(configuration, rest):
+                yield state
 
     def _comes_later(self, configuration: Configuration, operation: RowOperation, rest: tuple[int, ...]) -> bool:
-        if operation.verb is not Verb.PUT:
+        given = _given(operation)
+        if given == float("inf"):
             return False
         lowest = min((_given(self.operations[index]) for index in rest), default=float("inf"))
-        return _given(operation) > min(lowest, self._lowest[configuration.begin])
+        return given > min(lowest, self._lowest[configuration.begin])
 
     def _is_still_seen(self, configuration: Configuration, rest: tuple[int, ...]) -> bool:
         row = configuration.state.row
@@ -165,7 +161,7 @@ class Search:
 
     def report(self) -> str:
         """For a failed search: how far it came, and what could not be next."""
-        left = sorted((*self.farthest.window, *range(self.farthest.begin, len(self.operations))))
+        left = [*self.farthest.certain, *range(self.farthest.begin, len(self.operations))]
         lines = [str(self.operations[index]) for index in left[:12]]
         return f"{self.farthest.state} after all but {self._left(self.farthest)}; left: " + "; ".join(lines)
 
@@ -176,11 +172,12 @@ def _given(operation: RowOperation) -> float:
     return operation.version if is_known and operation.version is not None else float("inf")
 
 
-def _same_row(one: State, other: State) -> bool:
-    """Whether the same row, or none, is there; a deadline may be better known."""
-    if one.row is None or other.row is None:
-        return one.row is other.row
-    return one.row[:2] == other.row[:2] and one.row.version is not None
+def _bits(number: int) -> Iterator[int]:
+    """The places of its ones, from the lowest."""
+    while number:
+        lowest = number & -number
+        yield lowest.bit_length() - 1
+        number ^= lowest
 
 
 def violations(operations: Sequence[RowOperation]) -> list[str]:

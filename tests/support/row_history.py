@@ -111,7 +111,7 @@ class RowOperation:
     @property
     def sameness(self) -> tuple[object, ...]:
         """Equal for operations in doubt that do the same as far as anybody can tell."""
-        return self.verb, self.expected_version, self.ttl, self.ttl_ms
+        return self.verb, self.expected_version, self.ttl
 
     def __str__(self) -> str:
         expected = "" if self.expected_version is None else f" if {self.expected_version}"
@@ -130,6 +130,11 @@ class Row(NamedTuple):
     version: int | None
     deadline: tuple[float, float] | None
     """No earlier and no later than; None: lives until deleted."""
+
+
+SOME_DAY = (0.0, math.inf)
+"""A deadline that nobody saw: of a put in doubt, which may have been sooner or later, it is taken for any. In the
+history's favour, but so that all such puts are alike."""
 
 
 class State(NamedTuple):
@@ -151,8 +156,7 @@ def after(state: State, operation: RowOperation) -> Iterator[State]:
         return
     earliest, latest = row.deadline
     if begun - SLACK_MS < latest:
-        alive = row._replace(deadline=(max(earliest, begun - SLACK_MS), latest))
-        yield from _effect(state._replace(row=alive, now=begun), operation)
+        yield from _effect(state._replace(now=begun), operation)
     if operation.returned_at >= earliest - SLACK_MS:
         yield from _effect(state._replace(row=None, now=max(begun, earliest - SLACK_MS)), operation)
 
@@ -185,9 +189,9 @@ def _is_seen(row: Row, operation: RowOperation) -> bool:
 
 
 def _may_expire_at(deadline: tuple[float, float] | None, expires_at_ms: int | None) -> bool:
-    if deadline is None:
-        return expires_at_ms == 0
-    return expires_at_ms is not None and deadline[0] - SLACK_MS <= expires_at_ms <= deadline[1] + SLACK_MS
+    if deadline is None or not expires_at_ms:
+        return deadline is None and expires_at_ms == 0
+    return deadline[0] - SLACK_MS <= expires_at_ms <= deadline[1] + SLACK_MS
 
 
 def _put(state: State, put: RowOperation) -> Iterator[State]:
@@ -197,7 +201,7 @@ def _put(state: State, put: RowOperation) -> Iterator[State]:
         return
     if put.version is None:
         kept = row.deadline if row is not None else None
-        deadlines = {Ttl.KEEP: kept, Ttl.SET: (state.now + put.ttl_ms, math.inf), Ttl.CLEAR: None}
+        deadlines = {Ttl.KEEP: kept, Ttl.SET: SOME_DAY, Ttl.CLEAR: None}
         yield state._replace(row=Row(None, None, deadlines[put.ttl]))
         return
     if put.version <= state.version:
