@@ -246,6 +246,17 @@ class TestWaiting:
             assert client.put(made, b"%d" % number, -number) == Ok()
         assert [waiter.read() for waiter in waiters] == [Record(-number, b"%d" % number) for number in range(20)]
 
+    def test_is_not_overtaken_by_a_later_dequeue(
+        self, client: TaskFluxClient, new_taskflux: NewTaskFlux, made: str
+    ) -> None:
+        waiter = new_taskflux()
+        for _ in range(20):
+            waiter.send(tf.dequeue(made, 60_000))
+            assert waiter.is_silent(0.02)
+            client.send(tf.enqueue(made, 0, b"x"), ACK, tf.dequeue(made))
+            assert [client.read() for _ in range(3)] == [Ok(), Ok(), Nothing()]
+            assert (waiter.read(), waiter.ask(ACK)) == (Record(0, b"x"), Ok())
+
     def test_is_ended_at_once_with_error_2_when_the_queue_is_deleted(
         self, client: TaskFluxClient, new_taskflux: NewTaskFlux, made: str
     ) -> None:

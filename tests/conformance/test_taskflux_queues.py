@@ -313,6 +313,14 @@ class TestTheDialectCsharp:
         csharp.send(tf.enqueue(queue, 0, b""), ACK)
         assert csharp.read_bytes(11) == bytes.fromhex("6b 63 70 00000001 00000001")
 
+    def test_is_one_of_two(self, stack: Stack) -> None:
+        adapter = stack.further_adapter("taskflux", QUINTET_DIALECT="strict", QUINTET_PACKET_BYTES_MAX="1")
+        with pytest.raises(RuntimeError):
+            adapter.start()
+        log = adapter.log.read_text()
+        assert "QUINTET_DIALECT: value 'strict'" in log
+        assert "QUINTET_PACKET_BYTES_MAX: value '1'" in log
+
     def test_refuses_structure_0(self, csharp: TaskFluxClient, queue: str) -> None:
         assert csharp.ask(tf.create(queue, 0)) == UNKNOWN_STRUCTURE
         assert csharp.ask(tf.create(queue, 1)) == Ok()
