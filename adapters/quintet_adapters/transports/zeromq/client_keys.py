@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 import time
 from pathlib import Path
 from typing import Final
@@ -71,7 +72,7 @@ def read_public_key(text: bytes) -> bytes | None:
         return None
     try:
         return zmq.utils.z85.decode(encoded)
-    except (ValueError, ArithmeticError):
+    except (ValueError, struct.error):
         return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Final, Protocol
 
@@ -25,6 +26,7 @@ from quintet_adapters.transports.zeromq.sockets import close, has_input, on_read
 
 _TRY_AGAIN_S: Final = 1.0
 _IDLE_S: Final = 2.0
+_LINGER_MS: Final = 1000
 _NOBLOCK: Final = int(zmq.NOBLOCK)
 _MORE: Final = int(zmq.SNDMORE) | _NOBLOCK
 
@@ -46,14 +48,17 @@ class Watch(Protocol):
 class Notifications:
     """Publishes what the watch tells, while somebody is there to hear it."""
 
-    def __init__(self, metrics: ZmqKvMetrics, opened: zmq.Socket[bytes], new_watch: Callable[[], Watch]) -> None:
+    def __init__(
+        self, metrics: ZmqKvMetrics, opened: zmq.Socket[bytes], new_watch: Callable[[], Watch], waiting_max: int
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._socket = opened
         self._new_watch = new_watch
         self._send: Callable[[bytes, int], object] = zmq.backend.Socket.send.__get__(opened)
         self._running: asyncio.Task[None] | None = None
         self._stands = False
-        self._when_open: list[Callable[[], None]] = []
+        # Of those that gave up waiting some are still here; who is let in although gone does no harm.
+        self._when_open: deque[Callable[[], None]] = deque(maxlen=waiting_max)
         self._subscribers = 0
         self._idle: asyncio.TimerHandle | None = None
         self._ended = False
@@ -80,13 +85,13 @@ class Notifications:
         elif self._idle is None and self._running is not None:
             self._idle = self._loop.call_later(_IDLE_S, self._stop_when_idle)
 
-    async def close(self, linger_ms: int) -> None:
-        """Watches no longer; what was published has `linger_ms` to leave."""
+    async def close(self) -> None:
+        """Watches no longer; what was published has a moment to leave."""
         self._ended = True
         if self._idle is not None:
             self._idle.cancel()
         await self._stop()
-        close(self._loop, self._socket, linger_ms)
+        close(self._loop, self._socket, _LINGER_MS)
 
     def abort(self) -> None:
         """Closes the socket at once."""
@@ -152,9 +157,8 @@ class Notifications:
 
     def _open(self) -> None:
         self._stands = True
-        waiting, self._when_open = self._when_open, []
-        for callback in waiting:
-            callback()
+        while self._when_open:
+            self._when_open.popleft()()
 
     def _publish(self, changes: Iterable[Event]) -> None:
         for change in changes:

@@ -89,7 +89,7 @@ class ZmqKvService:
         metrics = ZmqKvMetrics(adapter.metrics.registry)
         protocol = ZmqKv(terms.protocol, adapter.metrics.requests)
         self._requests = Requests(adapter, metrics, protocol, router, terms.limits)
-        self._notifications = Notifications(metrics, publisher, new_watch)
+        self._notifications = Notifications(metrics, publisher, new_watch, adapter.connections_max)
         opened = adapter.metrics.opened
         self._clients = Presence(router, opened, lambda: None)
         self._subscribers = Presence(publisher, opened, self._count_subscribers)
@@ -148,7 +148,7 @@ class ZmqKvService:
     async def _finish(self) -> None:
         self._doorkeeper.close()
         await self._requests.finish()
-        await self._notifications.close(self._close_ms)
+        await self._notifications.close()
         self._close_others()
         self._requests.close(self._close_ms)
         await self._terminated()

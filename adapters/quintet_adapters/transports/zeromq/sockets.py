@@ -98,9 +98,9 @@ def _descriptor_of(opened: zmq.Socket[bytes]) -> int:
 
 
 def _endpoint(opened: zmq.Socket[bytes], address: Address) -> str:
-    """libzmq binds to numbers, not to names."""
+    """libzmq binds to numbers, not to names; of a name with several, to one: of IPv4 if there is any."""
     found = socket.getaddrinfo(address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    host = ipaddress.ip_address(found[0][4][0])
+    host = min((ipaddress.ip_address(each[4][0]) for each in found), key=lambda number: number.version)
     if host.version == 6:
         opened.setsockopt(zmq.IPV6, 1)
         return f"tcp://[{host}]:{address.port or '*'}"
