@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from typing import Any, Self
 
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.sync.client import connect as connect_websocket
 
 from tests.support.clients import ANSWER_SECONDS_MAX, Address, connect
@@ -63,11 +63,11 @@ class EtzelClient(ABC):
             return not self._wake_ups
         return False
 
-    def awake(self) -> str:
+    def awake(self, seconds_max: float = ANSWER_SECONDS_MAX) -> str:
         """Waits for the next wake-up: the name of its queue."""
         if self._wake_ups:
             return self._wake_ups.popleft()
-        message = self.read_any()
+        message = self.read_any(seconds_max)
         assert message["cmd"] == "awk", message
         return str(message["qname"])
 
@@ -141,11 +141,17 @@ class EtzelWebSocketClient(EtzelClient):
             open_timeout=ANSWER_SECONDS_MAX,
             proxy=None,
         )
-        self.websocket = self._opening.__enter__()
+        try:
+            self.websocket = self._opening.__enter__()
+        except InvalidHandshake as fault:
+            raise ConnectionError(str(fault)) from fault
 
     def send(self, *requests: Message) -> None:
         for request in requests:
-            self.websocket.send(_source(request), text=True)
+            try:
+                self.websocket.send(_source(request), text=True)
+            except ConnectionClosed as closed:
+                raise EOFError(str(closed)) from closed
 
     def read_source(self, seconds_max: float = ANSWER_SECONDS_MAX) -> bytes:
         try:

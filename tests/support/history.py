@@ -40,6 +40,8 @@ class Outcome(enum.Enum):
     OK = "ok"
     EMPTY = "empty"
     """Nothing there: no-job, NO, NONE."""
+    OVER = "over"
+    """Of an end whose protocol does not tell more: the job is over, by this or by an earlier one."""
     REFUSED = "refused"
     """Surely not done, for a reason of the client's own."""
     IN_DOUBT = "in doubt"
@@ -143,6 +145,11 @@ class History:
         return ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
 
 
+_ENDED = (Outcome.OK, Outcome.OVER)
+"""After which a job is over."""
+_MAY_END = (*_ENDED, Outcome.IN_DOUBT)
+
+
 class _Jobs:
     """A history by job."""
 
@@ -203,7 +210,7 @@ def violations(operations: Sequence[Operation]) -> list[str]:
 def _lost(jobs: _Jobs) -> Iterator[str]:
     """An acknowledged job is ended by somebody, at the latest by the drain."""
     for put in jobs.puts.values():
-        if put.outcome is Outcome.OK and not jobs.ended(put.job_id, Outcome.OK, Outcome.IN_DOUBT):
+        if put.outcome is Outcome.OK and not jobs.ended(put.job_id, *_MAY_END):
             yield f"lost: {put}"
 
 
@@ -265,7 +272,7 @@ def _ended_twice(jobs: _Jobs) -> Iterator[str]:
 def _came_back(jobs: _Jobs) -> Iterator[str]:
     """A job that was ended is never handed out again."""
     for job_id, takes in jobs.takes.items():
-        over_at = min((end.returned_at for end in jobs.ended(job_id, Outcome.OK)), default=math.inf)
+        over_at = min((end.returned_at for end in jobs.ended(job_id, *_ENDED)), default=math.inf)
         for take in takes:
             if take.invoked_at > over_at:
                 yield f"came back after its end at {over_at:.3f}: {take}"
@@ -275,7 +282,7 @@ def _denied(jobs: _Jobs) -> Iterator[str]:
     """Who surely holds a job may end it or give it back, unless somebody else may have ended it."""
     for job_id, takes in jobs.takes.items():
         for deed in (*jobs.ends[job_id], *jobs.returns[job_id]):
-            if deed.outcome in (Outcome.OK, Outcome.IN_DOUBT):
+            if deed.outcome in _MAY_END:
                 continue
             if _holds_throughout(takes, deed) and not _may_be_over(jobs, job_id, deed):
                 yield f"denied to its holder: {deed}"
@@ -297,7 +304,7 @@ def _holds_throughout(takes: Sequence[Operation], deed: Operation) -> bool:
 
 def _may_be_over(jobs: _Jobs, job_id: int, deed: Operation) -> bool:
     """Whether another deed may have ended the lease or the job before this one was carried out."""
-    others = (*jobs.ended(job_id, Outcome.OK, Outcome.IN_DOUBT), *jobs.returns[job_id])
+    others = (*jobs.ended(job_id, *_MAY_END), *jobs.returns[job_id])
     return any(other is not deed and other.invoked_at < deed.returned_at for other in others)
 
 

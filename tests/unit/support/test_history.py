@@ -291,3 +291,21 @@ def test_a_recorded_operation_is_in_doubt_until_its_answer_comes() -> None:
     history.end("worker", 1).done(Outcome.OK)
     assert history.violations() == []
     assert history.summary() == "1 end ok, 1 put ok, 1 take ok"
+
+
+class TestEndsThatTellLess:
+    """A protocol answers the same whether a job was ended by this request or an earlier one."""
+
+    def test_may_be_many(self, clock: Clock) -> None:
+        clock.put("a", 1)
+        clock.take("c", "a", 1)
+        for _ in range(2):
+            clock.end("c", 1, Outcome.OVER)
+        assert clock.found() == []
+
+    def test_are_the_end_all_the_same(self, clock: Clock) -> None:
+        clock.put("a", 1)
+        clock.take("c", "a", 1)
+        clock.end("c", 1, Outcome.OVER)
+        clock.take("d", "a", 1)
+        assert clock.found() == ["came back after its end at 6.000"]

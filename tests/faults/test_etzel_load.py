@@ -1,0 +1,119 @@
+"""Every fault around the adapter of Etzel in the middle of mixed load; the history of what each client saw shows
+whether a promise was broken. QUINTET_FAULT_SEED repeats the choices of a run, QUINTET_FAULT_ROUNDS makes it longer.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import grpc
+import pytest
+from quintet.v1.queue_pb2 import QueueSettings
+from quintet.v1.queue_service_pb2 import CreateQueueRequest
+from quintet.v1.queue_service_pb2_grpc import QueueServiceStub
+
+from tests.support.etzel_load import EtzelLoad
+from tests.support.faults import Fault, Networks, breakable, faults
+from tests.support.history import History, Outcome, Verb
+from tests.support.load_clients import JobCentreLoad, TextLoad
+from tests.support.stack import AdapterPart, Stack, until
+from tests.support.workload import Load, LoadClient, drain, under_load
+
+ROUNDS = int(os.environ.get("QUINTET_FAULT_ROUNDS", "10"))
+SEED = int(os.environ.get("QUINTET_FAULT_SEED") or random.randrange(10**9))
+LEASE_S = 2
+QUEUES = tuple(f"queue-{number}" for number in range(3))
+SHARED = (
+    *("kill Redis", "kill the core", "kill everything", "stop the core", "freeze the core", "lose answers of Redis"),
+    *("move the adapters to the other core", "cut between the adapters and the core", "lose answers of the core"),
+)
+
+
+@pytest.fixture
+def surroundings() -> Iterator[tuple[Stack, Networks, AdapterPart]]:
+    """A stack with an adapter of Etzel, and queues whose leases are short."""
+    settings = {
+        "QUINTET_SESSION_TTL_MS": "2000",
+        "QUINTET_LEASE_SECONDS": str(LEASE_S),
+        "QUINTET_REDIS_TIMEOUT_MS": "500",
+    }
+    with breakable(**settings) as (stack, networks):
+        etzel = stack.further_adapter("etzel", QUINTET_CORE_TARGET=f"unix:{networks.core.place}")
+        etzel.start()
+        with grpc.insecure_channel(stack.core.target) as channel:
+            for queue in QUEUES:
+                short = QueueSettings(lease_ms=LEASE_S * 1000)
+                QueueServiceStub(channel).CreateQueue(CreateQueueRequest(queue=queue, settings=short))
+        yield stack, networks, etzel
+
+
+def clients_of(stack: Stack, etzel: AdapterPart, load: Load) -> list[LoadClient]:
+    lines, websocket = etzel.address_of("etzel-lines"), etzel.address
+    return [
+        *(EtzelLoad(load, f"lines-{number}", SEED, lines, by_websocket=False, lease_s=LEASE_S) for number in range(3)),
+        *(
+            EtzelLoad(load, f"websocket-{number}", SEED, websocket, by_websocket=True, lease_s=LEASE_S)
+            for number in range(3)
+        ),
+        *(JobCentreLoad(load, f"job-centre-{number}", SEED, stack.job_centre.address) for number in range(2)),
+        TextLoad(load, "text", SEED, stack.text_queue.address),
+    ]
+
+
+def faults_around(stack: Stack, networks: Networks, etzel: AdapterPart) -> dict[str, Fault]:
+    everywhere = faults(stack, networks)
+
+    def stop(_: random.Random) -> None:
+        assert etzel.terminate() == 0
+        etzel.start()
+
+    return {name: everywhere[name] for name in SHARED} | {"kill etzel": lambda _: etzel.restart(), "stop etzel": stop}
+
+
+def serves(load: Load) -> Callable[[], bool]:
+    """Whether through every door a put that began from now on was acknowledged."""
+    since = time.monotonic()
+
+    def holds() -> bool:
+        recent = (operation for operation in reversed(load.history.operations[-5000:]))
+        doors = {
+            put.client.partition("-")[0].partition(".")[0]
+            for put in recent
+            if put.invoked_at > since and put.verb is Verb.PUT and put.outcome is Outcome.OK
+        }
+        return doors == {"lines", "websocket", "job", "text"}
+
+    return holds
+
+
+@pytest.mark.timeout(180 + 20 * ROUNDS)
+def test_nothing_acknowledged_is_lost_and_nothing_handed_out_twice(
+    surroundings: tuple[Stack, Networks, AdapterPart], capsys: pytest.CaptureFixture[str]
+) -> None:
+    stack, networks, etzel = surroundings
+    choice, history, done = random.Random(SEED), History(), Counter[str]()
+    load = Load(history, QUEUES, LEASE_S)
+    every_fault = faults_around(stack, networks, etzel)
+    with capsys.disabled():
+        print(f"\nQUINTET_FAULT_SEED={SEED} QUINTET_FAULT_ROUNDS={ROUNDS}")
+    with under_load(clients_of(stack, etzel, load), load):
+        names: list[str] = []
+        for _ in range(ROUNDS):
+            names = names or choice.sample(sorted(every_fault), k=len(every_fault))
+            until(serves(load), f"everything is served, after {dict(done)}")
+            time.sleep(choice.random())  # Any moment will do.
+            name = names.pop()
+            every_fault[name](choice)
+            done[name] += 1
+        until(serves(load), f"everything is served, after {dict(done)}")
+    until(lambda: all(stack.counts(queue).leased == 0 for queue in QUEUES), "every lease has ended")
+    wrong = drain(history, stack.job_centre.address, QUEUES)
+    left = [str(counts) for queue in QUEUES if (counts := stack.counts(queue)).ListFields()]
+    with capsys.disabled():
+        print(f"  {history.summary()}")
+    assert (history.violations(), wrong, left) == ([], [], []), f"QUINTET_FAULT_SEED={SEED}\n{stack.logs()}"
+    assert "Traceback" not in etzel.log.read_text()
