@@ -19,8 +19,8 @@ from quintet_core.operations.queues import QueueOperations
 from quintet_core.operations.tables import TableOperations
 from quintet_core.rpc.admin import AdminServicer, Standing
 from quintet_core.rpc.door import Door
+from quintet_core.rpc.event_wire import encode_event
 from quintet_core.rpc.events import EventServicer
-from quintet_core.rpc.following import encode_event
 from quintet_core.rpc.queues import QueueServicer
 from quintet_core.rpc.server import Health, Servers, Servicers
 from quintet_core.rpc.session import SessionServicer

@@ -13,7 +13,7 @@ from quintet_core.domain.errors import Reason, Refusal, refusal
 from quintet_core.domain.job import NewJob
 from quintet_core.domain.limits import Limits
 from quintet_core.domain.table import RowPut, TableSettings
-from quintet_core.rpc.following import encode_event
+from quintet_core.rpc.event_wire import encode_event
 from quintet_core.storage.connection import RedisTerms
 from quintet_core.storage.link import Address, Link, connect, into
 from quintet_core.storage.log_tail import LogTail

@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from quintet_core.domain.errors import Reason, Refusal, refusal
-from quintet_core.domain.event import Event
 from quintet_core.domain.limits import SEQUENCE_MAX, check_span
-from quintet_core.rpc import convert
 from quintet_core.rpc.door import Context
 from quintet_core.rpc.status import abort
-from quintet_core.rpc.wire import length, varint
 from quintet_core.watching.watcher import Batch, Watcher
 from quintet_core.watching.watches import Watches
 
 Respond = Callable[[Batch], bytes]
 """The response of a batch, encoded; empty for a batch of which nothing is to be told."""
-
-# Both WatchRowsResponse.changes and SubscribeResponse.events are field 1; WatchRowsResponse.offsets is 2, in it
-# partition = 1 and after_offset = 2, left out when they are 0.
-_EVENT, _OFFSET, _PARTITION, _AFTER = b"\x0a", b"\x12", b"\x08", b"\x10"
-
-
-def encode_event(event: Event) -> bytes:
-    """An event as a field of a response; responses are concatenations of these."""
-    encoded = convert.event(event).SerializeToString()
-    return _EVENT + length(len(encoded)) + encoded
-
-
-def encode_offsets(offsets: Iterable[tuple[int, int]]) -> bytes:
-    """Partitions and offsets as WatchRowsResponse holds them."""
-    fields = []
-    for partition, after in offsets:
-        encoded = (_PARTITION + varint(partition) if partition else b"") + (_AFTER + varint(after) if after else b"")
-        fields.append(_OFFSET + length(len(encoded)) + encoded)
-    return b"".join(fields)
 
 
 def check_offset(what: str, value: int) -> None:

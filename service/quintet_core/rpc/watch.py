@@ -12,7 +12,8 @@ from quintet_core.domain.limits import Limits
 from quintet_core.rpc import convert, wire
 from quintet_core.rpc.access import current_access
 from quintet_core.rpc.door import Context
-from quintet_core.rpc.following import Followings, check_offset, encode_offsets
+from quintet_core.rpc.event_wire import encode_offsets
+from quintet_core.rpc.following import Followings, check_offset
 from quintet_core.rpc.status import abort
 from quintet_core.storage.redis_store import RedisStore
 from quintet_core.watching.interest import RowInterest
