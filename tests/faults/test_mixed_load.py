@@ -18,13 +18,14 @@ import pytest
 from quintet.v1.table_pb2 import TableSettings
 from quintet.v1.table_service_pb2 import CreateTableRequest
 
-from tests.support.faults import Networks, breakable, faults
+from tests.support.faults import Networks, breakable, faults, killed
 from tests.support.history import History, Outcome, Verb
+from tests.support.key_value_load import KeyValueClient
 from tests.support.load_clients import JobCentreLoad, SessionLoad, TextLoad
 from tests.support.row_history import Outcome as RowOutcome
 from tests.support.row_history import now_ms
 from tests.support.row_watcher import RowWatcher, last_offsets, watching
-from tests.support.stack import Stack, until
+from tests.support.stack import AdapterPart, Stack, until
 from tests.support.table_load import TableLoad, UnaryTableClient, table_service, work_on_tables
 from tests.support.table_verdict import broken_promises
 from tests.support.workload import Load, LoadClient, drain, under_load
@@ -37,7 +38,7 @@ TEXT_LEASE_S = 2
 QUEUES = tuple(f"queue-{number}" for number in range(5))
 DOORS = 3
 TABLES = ("table-0", "table-1")
-ROW_DOORS = 3
+ROW_DOORS = 4
 
 
 @pytest.fixture
@@ -50,13 +51,20 @@ def stack_and_networks() -> Iterator[tuple[Stack, Networks]]:
         # What clients saw of tables is held against the whole log.
         "QUINTET_EVENTS_TAIL": "1000000",
     }
-    with breakable(**settings) as everything:
-        yield everything
+    with breakable(**settings) as (stack, networks):
+        stack.further_adapter("zmq-kv", QUINTET_CORE_TARGET=f"unix:{networks.core.place}").start()
+        yield stack, networks
+
+
+def key_value(stack: Stack) -> AdapterPart:
+    """The adapter of ZeroMQ."""
+    [adapter] = [part for part in stack.extra if isinstance(part, AdapterPart)]
+    return adapter
 
 
 def clients_of(stack: Stack, networks: Networks, tables: TableLoad) -> list[LoadClient]:
-    """Fifteen at work at once: of queues six and three on sockets, two on a Session stream of the first core; of tables
-    two on that stream, one that makes calls to each core."""
+    """Seventeen at work at once: of queues six and three on sockets, two on a Session stream of the first core; of
+    tables two on that stream, one that makes calls to each core, two on ZeroMQ."""
     job_centre, text_queue, load = stack.job_centre.address, stack.text_queue.address, tables.load
     return [
         *(JobCentreLoad(load, f"job-centre-{number}", SEED, job_centre) for number in range(6)),
@@ -64,6 +72,7 @@ def clients_of(stack: Stack, networks: Networks, tables: TableLoad) -> list[Load
         SessionLoad(load, "session", SEED, stack.core.target, beside=[partial(work_on_tables, tables)] * 2),
         UnaryTableClient(tables, "first-core", SEED, stack.core.target),
         UnaryTableClient(tables, "other-core", SEED, networks.second.target),
+        *(KeyValueClient(tables, f"key-value-{number}", SEED, key_value(stack)) for number in range(2)),
     ]
 
 
@@ -118,7 +127,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_handed_out_twice(
     stack, networks = stack_and_networks
     choice, history, done = random.Random(SEED), History(), Counter[str]()
     tables = TableLoad(Load(history, QUEUES, TEXT_LEASE_S), TABLES)
-    every_fault = faults(stack, networks)
+    every_fault = {**faults(stack, networks), "kill zmq-kv": killed(key_value(stack))}
     names = in_turn([name for name in every_fault if not ONLY or name in ONLY], choice)
     with capsys.disabled():
         print(f"\nQUINTET_FAULT_SEED={SEED} QUINTET_FAULT_ROUNDS={ROUNDS}")

@@ -58,12 +58,12 @@ def faults(stack: Stack, networks: Networks) -> dict[str, Fault]:
     """All of them. The choice of lengths is the caller's `Random`."""
     adapters = {"job-centre": stack.job_centre, "text-queue": stack.text_queue}
     return {
-        "kill Redis": _killed(stack.redis),
-        "kill the core": _killed(stack.core),
-        **{f"kill {name}": _killed(adapter) for name, adapter in adapters.items()},
-        "kill the second core": _killed(networks.second),
-        "kill everything": _killed(stack.redis, stack.core, networks.second, *stack.adapters),
-        "kill the core and Redis": _killed(stack.redis, stack.core),
+        "kill Redis": killed(stack.redis),
+        "kill the core": killed(stack.core),
+        **{f"kill {name}": killed(adapter) for name, adapter in adapters.items()},
+        "kill the second core": killed(networks.second),
+        "kill everything": killed(stack.redis, stack.core, networks.second, *stack.adapters),
+        "kill the core and Redis": killed(stack.redis, stack.core),
         "stop the core": _stopped(stack.core),
         "stop job-centre": _stopped(stack.job_centre),
         "freeze Redis": _frozen(stack.redis),
@@ -76,7 +76,7 @@ def faults(stack: Stack, networks: Networks) -> dict[str, Fault]:
     }
 
 
-def _killed(*parts: Part) -> Fault:
+def killed(*parts: Part) -> Fault:
     """kill -9 at once; started again from the bottom up."""
 
     def fault(_: Random) -> None:

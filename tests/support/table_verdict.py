@@ -25,6 +25,7 @@ def broken_promises(target: str, history: RowHistory, watcher: RowWatcher, parti
     wrong = [*_heard_otherwise(log, watcher), *_in_the_end(target, log)]
     for partition, events in log.items():
         told = [operation for operation in history.operations if partitions.get(operation.row[0]) == partition]
+        _learn_versions(told, events)
         wrong += violations(told)
         wrong += log_differs(told, events)
         wrong += written_in_parts(events)
@@ -62,6 +63,15 @@ def scanned(service: Any, table: str) -> Iterator[Any]:
         if not page.next_page_token:
             return
         request.page_token = page.next_page_token
+
+
+def _learn_versions(told: Sequence[RowOperation], events: Sequence[Event]) -> None:
+    """Of what was done through a protocol that tells no versions and deadlines: the log has them, by the value."""
+    puts = {event.value: event for event in events if event.kind == EventKind.ROW_PUT}
+    for operation in told:
+        event = puts.get(operation.value)
+        if operation.outcome is Outcome.OK and operation.version is None and event is not None:
+            operation.version, operation.expires_at_ms = event.offset, event.expires_at_ms
 
 
 def log_differs(told: Sequence[RowOperation], events: Sequence[Event]) -> Iterator[str]:
