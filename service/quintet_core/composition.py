@@ -10,10 +10,12 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
+from prometheus_client import CollectorRegistry
+
 from quintet_core.domain.errors import Reason, refusal
 from quintet_core.maintenance import due, events, letters, sessions, sweep
 from quintet_core.maintenance.rounds import Duty, Rounds
-from quintet_core.metrics import CoreMetrics, FlushingRegistry, Recorder, read_at_scrape
+from quintet_core.metrics import CoreMetrics, Recorder, read_at_scrape
 from quintet_core.operations.bulk import BulkOperations
 from quintet_core.operations.queues import QueueOperations
 from quintet_core.operations.tables import TableOperations
@@ -77,7 +79,7 @@ class Core:
         self.awaits = Awaits(self.store, limits)
         self.sessions = Sessions(self.store, limits, settings.session_ttl_ms, lambda: self.connection.signing_key)
         self.wakes = WakeSubscriber(terms, self.replica, self.observers.on_woken, self._review_all)
-        self.registry = FlushingRegistry()
+        self.registry = CollectorRegistry()
         self.metrics = CoreMetrics(self.registry)
         self.recorder = Recorder(self.metrics)
         self.watches = Watches(
@@ -220,7 +222,6 @@ class Core:
         self.observers.wakes += [self.dequeues.on_woken, self.awaits.on_woken]
         self.connection.attached += [self._show_health, self._review_all, self._ask_due]
         self.connection.lost.append(self._show_health)
-        self.registry.before.append(self.recorder.flush)
 
     def _show_health(self) -> None:
         self._background(self.health.show(self.ready))

@@ -1,17 +1,11 @@
-"""The core's metrics, declared once; and the counting on the hot path.
-
-An operation costs one addition in a dictionary here; the sums go to prometheus-client when it is asked for them.
-"""
+"""The core's metrics, declared once; and the counting on the hot path, one addition an operation."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter as Tally
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, Gauge, Histogram
-from prometheus_client.metrics_core import Metric
-from quintet_kit.metrics import SECONDS_BUCKETS, Counting, Family, Gauging, MetricSet, Observing
+from prometheus_client import Gauge
+from quintet_kit.metrics import Counting, Distributing, Family, Gauging, MetricSet, Tallying
 
 from quintet_core.domain.errors import Reason, Refusal
 from quintet_core.domain.verbs import ADMIN_VERBS, EVENT_VERBS, QUEUE_VERBS, SESSION_VERBS, TABLE_VERBS
@@ -27,22 +21,21 @@ DUTIES = ("due", "lapse", "heartbeat", "review", "sweep", "trim", "letters")
 class CoreMetrics(MetricSet):
     """The core."""
 
-    operations = Counting(
+    operations = Tallying(
         "quintet_core_operations_total", "Operations answered, on sessions and calls.", verb=VERBS, outcome=OUTCOMES
     )
-    call_seconds = Observing(
+    call_seconds = Distributing(
         "quintet_core_call_seconds",
         "Unary calls, from their arrival to their answer; of dequeue and await_jobs, the wait included.",
-        SECONDS_BUCKETS,
         verb=(*QUEUE_VERBS, *TABLE_VERBS, *EVENT_VERBS, *ADMIN_VERBS),
     )
-    redis_round_trip_seconds = Observing(
+    redis_round_trip_seconds = Distributing(
         "quintet_core_redis_round_trip_seconds",
         "From a batch's sending to its last answer; every change in it is on disk then.",
         ROUND_TRIP_BUCKETS,
     )
-    batch_operations = Observing("quintet_core_batch_operations", "Operations of a batch.", BATCH_BUCKETS)
-    batch_calls = Observing("quintet_core_batch_calls", "Function calls of a batch.", BATCH_BUCKETS)
+    batch_operations = Distributing("quintet_core_batch_operations", "Operations of a batch.", BATCH_BUCKETS)
+    batch_calls = Distributing("quintet_core_batch_calls", "Function calls of a batch.", BATCH_BUCKETS)
     queued = Gauging("quintet_core_queued_operations", "Operations that wait for the next batch.")
     sessions = Gauging("quintet_core_sessions", "Sessions with a stream here.")
     owners = Gauging("quintet_core_owners", "Owners of these sessions.")
@@ -72,90 +65,34 @@ class CoreMetrics(MetricSet):
     dead_lettered = Counting("quintet_core_dead_lettered_total", "Jobs moved to their dead-letter queue.")
 
 
-class BulkHistogram:
-    """Observations gathered as plain numbers, handed over in bulk."""
-
-    __slots__ = ("_bounds", "_child", "_counts", "_sum")
-
-    def __init__(self, child: Histogram, bounds: tuple[float, ...]) -> None:
-        self._child = child
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self._sum = 0.0
-
-    def add(self, value: float) -> None:
-        """One observation."""
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
-
-    def flush(self) -> None:
-        """Hand over what was gathered. prometheus-client observes one value at a time; these are its own counters."""
-        counts, self._counts = self._counts, [0] * len(self._counts)
-        total, self._sum = self._sum, 0.0
-        for bucket, count in zip(self._child._buckets, counts, strict=True):
-            if count:
-                bucket.inc(count)
-        self._child._sum.inc(total)
-
-
 class Recorder:
-    """Counts on the hot path. `flush` before anyone looks."""
+    """Counts on the hot path."""
 
     def __init__(self, metrics: CoreMetrics) -> None:
-        self._metrics = metrics
-        self._done: Tally[str] = Tally()
-        self._refused: Tally[tuple[str, Reason]] = Tally()
-        self._calls = {
-            verb: BulkHistogram(metrics.call_seconds.at(verb), SECONDS_BUCKETS)
-            for verb in CoreMetrics.call_seconds.labels["verb"]
-        }
-        self._round_trip = BulkHistogram(metrics.redis_round_trip_seconds.at(), ROUND_TRIP_BUCKETS)
-        self._operations = BulkHistogram(metrics.batch_operations.at(), BATCH_BUCKETS)
-        self._batch_calls = BulkHistogram(metrics.batch_calls.at(), BATCH_BUCKETS)
+        self._done = {verb: metrics.operations.at(verb, OK) for verb in VERBS}
+        self._operations = metrics.operations
+        self._calls = metrics.call_seconds
+        self._round_trip = metrics.redis_round_trip_seconds.at()
+        self._batch_operations = metrics.batch_operations.at()
+        self._batch_calls = metrics.batch_calls.at()
 
     def answered(self, verb: str, outcome: object) -> None:
         """An operation was answered, with an outcome or a Refusal."""
         if isinstance(outcome, Refusal):
-            self._refused[verb, outcome.reason] += 1
+            self._operations.at(verb, outcome.reason.name.lower()).count += 1
         else:
-            self._done[verb] += 1
+            self._done[verb].count += 1
 
     def called(self, verb: str, outcome: object, seconds: float) -> None:
         """A unary call was answered."""
         self.answered(verb, outcome)
-        self._calls[verb].add(seconds)
+        self._calls.at(verb).observe(seconds)
 
     def on_batch(self, operations: int, calls: int, seconds: float) -> None:
         """As storage.pipeline.Observer."""
-        self._round_trip.add(seconds)
-        self._operations.add(operations)
-        self._batch_calls.add(calls)
-
-    def flush(self) -> None:
-        """Hand everything over to prometheus-client."""
-        done, self._done = self._done, Tally()
-        refused, self._refused = self._refused, Tally()
-        family = self._metrics.operations
-        for verb, count in done.items():
-            family.at(verb, OK).inc(count)
-        for (verb, reason), count in refused.items():
-            family.at(verb, reason.name.lower()).inc(count)
-        for histogram in (*self._calls.values(), self._round_trip, self._operations, self._batch_calls):
-            histogram.flush()
-
-
-class FlushingRegistry(CollectorRegistry):
-    """A registry that gathers what lies about before it is read."""
-
-    def __init__(self) -> None:
-        super().__init__(auto_describe=True)
-        self.before: list[Callable[[], None]] = []
-
-    def collect(self) -> Iterator[Metric]:
-        """All metrics, as they are now."""
-        for step in self.before:
-            step()
-        yield from super().collect()
+        self._round_trip.observe(seconds)
+        self._batch_operations.observe(operations)
+        self._batch_calls.observe(calls)
 
 
 def read_at_scrape(family: Family[Gauge], read: Callable[[], float]) -> None:

@@ -8,36 +8,75 @@
 
 All children exist from the start (a scrape shows zeros, never gaps) and `at` is one dictionary look-up; a label
 value outside the declared set is a programmer's error and raises KeyError.
+
+What is counted for every request is `Tallying` or `Distributing` instead: plain numbers that prometheus-client reads
+when it is asked. Its own counters and histograms cost about 1.6 microseconds for each request between them; these a
+fifth.
 """
 
-from collections.abc import Sequence
-from itertools import product
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, product
 from typing import Generic, Self, TypeVar, overload
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.utils import floatToGoString
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for every counter, of use to nobody here
 
 SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """For latencies of one operation: half a millisecond to ten seconds."""
 
-T = TypeVar("T", Counter, Gauge, Histogram)
+
+class Tally:
+    """Something that only grows; add to `count`."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+class Distribution:
+    """How often values fell below each of `bounds`, which ascend."""
+
+    __slots__ = ("_bounds", "_counts", "_sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = tuple(bounds)
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, value: float) -> None:
+        """Counts one in."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def read(self) -> tuple[list[tuple[str, float]], float]:
+        """Cumulative buckets and the sum, as prometheus_client wants them."""
+        bounds = [*map(floatToGoString, self._bounds), "+Inf"]
+        return list(zip(bounds, map(float, accumulate(self._counts)), strict=True)), self._sum
+
+
+T = TypeVar("T")
+P = TypeVar("P", Counter, Gauge, Histogram)
+Q = TypeVar("Q")
 
 
 class Family(Generic[T]):
     """One metric of one process with a child for each combination of its label values."""
 
-    def __init__(self, metric: T, label_sets: Sequence[Sequence[str]]) -> None:
-        self._children: dict[tuple[str, ...], T] = {
-            values: metric.labels(*values) if values else metric for values in product(*label_sets)
-        }
+    def __init__(self, children: Mapping[tuple[str, ...], T]) -> None:
+        self._children = children
 
     def at(self, *label_values: str) -> T:
         """The child with these label values, in the order declared; keep it where calls are hot."""
         return self._children[label_values]
 
 
-class Declaration(Generic[T]):
+class Declaration(ABC, Generic[T]):
     """What a metric is; turns into a `Family` on an instance of its `MetricSet`."""
 
     kind = ""
@@ -60,15 +99,26 @@ class Declaration(Generic[T]):
         family: Family[T] = instance.__dict__[self._attribute]
         return family
 
+    @abstractmethod
     def create(self, registry: CollectorRegistry) -> Family[T]:
         """Register this metric in a process' registry."""
-        return Family(self._metric(registry), tuple(self.labels.values()))
-
-    def _metric(self, registry: CollectorRegistry) -> T:
-        raise NotImplementedError
 
 
-class Counting(Declaration[Counter]):
+class Client(Declaration[P]):
+    """A metric that prometheus_client keeps."""
+
+    def create(self, registry: CollectorRegistry) -> Family[P]:
+        """Register this metric in a process' registry."""
+        metric = self._metric(registry)
+        return Family(
+            {values: metric.labels(*values) if values else metric for values in product(*self.labels.values())}
+        )
+
+    @abstractmethod
+    def _metric(self, registry: CollectorRegistry) -> P: ...
+
+
+class Counting(Client[Counter]):
     """Something that only grows; its name ends in `_total`."""
 
     kind = "counter"
@@ -77,7 +127,7 @@ class Counting(Declaration[Counter]):
         return Counter(self.name, self.help, tuple(self.labels), registry=registry)
 
 
-class Gauging(Declaration[Gauge]):
+class Gauging(Client[Gauge]):
     """Something that goes up and down; `at(...).set_function` reads it at scrape time."""
 
     kind = "gauge"
@@ -86,7 +136,7 @@ class Gauging(Declaration[Gauge]):
         return Gauge(self.name, self.help, tuple(self.labels), registry=registry)
 
 
-class Observing(Declaration[Histogram]):
+class Observing(Client[Histogram]):
     """A distribution; `buckets` are upper bounds in the unit the name ends with."""
 
     kind = "histogram"
@@ -106,7 +156,74 @@ class Observing(Declaration[Histogram]):
         return Histogram(self.name, self.help, tuple(self.labels), registry=registry, buckets=self.buckets)
 
 
-AnyDeclaration = Counting | Gauging | Observing
+class Kept(Declaration[Q]):
+    """A metric that is kept as plain numbers, and read when it is asked for."""
+
+    def create(self, registry: CollectorRegistry, **labels: Sequence[str]) -> Family[Q]:
+        """Register this metric in a process' registry; `labels` take the place of what was declared."""
+        names = {**self.labels, **labels}
+        children = {values: self._child() for values in product(*names.values())}
+        registry.register(_Reader(self, tuple(names), children))
+        return Family(children)
+
+    @abstractmethod
+    def _child(self) -> Q: ...
+
+    @abstractmethod
+    def read(self, labels: tuple[str, ...], children: Mapping[tuple[str, ...], Q]) -> Metric:
+        """All children as prometheus_client exposes them."""
+
+
+class _Reader(Generic[Q]):
+    def __init__(self, declared: Kept[Q], labels: tuple[str, ...], children: Mapping[tuple[str, ...], Q]) -> None:
+        self._declared = declared
+        self._labels = labels
+        self._children = children
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._declared.read(self._labels, self._children)
+
+
+class Tallying(Kept[Tally]):
+    """As Counting, for what is counted with every request."""
+
+    kind = "counter"
+
+    def _child(self) -> Tally:
+        return Tally()
+
+    def read(self, labels: tuple[str, ...], children: Mapping[tuple[str, ...], Tally]) -> Metric:
+        """All children as prometheus_client exposes them."""
+        family = CounterMetricFamily(self.name, self.help, labels=labels)
+        for values, tally in children.items():
+            family.add_metric(values, tally.count)
+        return family
+
+
+class Distributing(Kept[Distribution]):
+    """As Observing, for what is observed with every request."""
+
+    kind = "histogram"
+
+    def __init__(
+        self, name: str, help: str, /, buckets: Sequence[float] = SECONDS_BUCKETS, **labels: Sequence[str]
+    ) -> None:
+        super().__init__(name, help, **labels)
+        self.buckets = tuple(buckets)
+
+    def _child(self) -> Distribution:
+        return Distribution(self.buckets)
+
+    def read(self, labels: tuple[str, ...], children: Mapping[tuple[str, ...], Distribution]) -> Metric:
+        """All children as prometheus_client exposes them."""
+        family = HistogramMetricFamily(self.name, self.help, labels=labels)
+        for values, distribution in children.items():
+            buckets, total = distribution.read()
+            family.add_metric(values, buckets, total)
+        return family
+
+
+AnyDeclaration = Counting | Gauging | Observing | Tallying | Distributing
 
 
 class MetricSet:

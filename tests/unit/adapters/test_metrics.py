@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, generate_latest
-from quintet_adapters.metrics import AdapterMetrics, AdapterMetricSet, Latencies
+from quintet_adapters.metrics import AdapterMetrics, AdapterMetricSet
 from quintet_adapters.protocols.job_centre import JobCentre
 from quintet_kit.metrics import declarations
 
@@ -19,16 +19,6 @@ def test_every_metric_declared_is_shown_from_the_start() -> None:
         assert any(name.startswith(declaration.name) for name in shown), declaration.name
     for command in JobCentre.commands:
         assert shown[f'quintet_adapter_requests_total{{command="{command}",outcome="ok"}}'] == 0
-
-
-def test_latencies_fall_into_their_buckets() -> None:
-    latencies = Latencies()
-    for seconds in (0.0001, 0.0005, 0.003, 100.0):
-        latencies.observe(seconds)
-    buckets, total = latencies.read()
-    counts = dict(buckets)
-    assert (counts["0.0005"], counts["0.0025"], counts["0.005"], counts["10"], counts["+Inf"]) == (2, 2, 3, 3, 4)
-    assert abs(total - 100.0036) < 1e-9
 
 
 def test_what_is_counted_is_shown() -> None:

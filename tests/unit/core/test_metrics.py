@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from quintet_core.domain.errors import Reason, refusal
-from quintet_core.metrics import CoreMetrics, FlushingRegistry, Recorder, read_at_scrape
+from quintet_core.metrics import CoreMetrics, Recorder, read_at_scrape
 
 
-def scrape(registry: FlushingRegistry) -> dict[str, float]:
+def scrape(registry: CollectorRegistry) -> dict[str, float]:
     lines = generate_latest(registry).decode().splitlines()
     samples = (line.rpartition(" ") for line in lines if not line.startswith("#"))
     return {name: float(value) for name, _, value in samples}
 
 
-def recorded() -> tuple[FlushingRegistry, CoreMetrics, Recorder]:
-    registry = FlushingRegistry()
+def recorded() -> tuple[CollectorRegistry, CoreMetrics, Recorder]:
+    registry = CollectorRegistry()
     metrics = CoreMetrics(registry)
     recorder = Recorder(metrics)
-    registry.before.append(recorder.flush)
     return registry, metrics, recorder
 
 

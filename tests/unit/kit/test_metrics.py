@@ -3,7 +3,17 @@
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
-from quintet_kit.metrics import Counting, Gauging, MetricSet, Observing, metrics_table
+from quintet_kit.metrics import (
+    SECONDS_BUCKETS,
+    Counting,
+    Distributing,
+    Distribution,
+    Gauging,
+    MetricSet,
+    Observing,
+    Tallying,
+    metrics_table,
+)
 
 
 class ExampleMetrics(MetricSet):
@@ -46,3 +56,42 @@ def test_the_table_names_every_metric() -> None:
         "| `example_connections` | gauge |  | Open connections. |",
         "| `example_latency_seconds` | histogram | `command`: put | Latency. |",
     ]
+
+
+class HotMetrics(MetricSet):
+    requests = Tallying("hot_requests_total", "Requests.", command=("put", "get"))
+    latency = Distributing("hot_latency_seconds", "Latency.", buckets=(0.1, 1.0), command=("put",))
+
+
+def test_what_is_kept_as_plain_numbers_is_exposed_alike() -> None:
+    metrics = HotMetrics(CollectorRegistry())
+    metrics.requests.at("get").count += 2
+    for seconds in (0.1, 0.5, 3.0):
+        metrics.latency.at("put").observe(seconds)
+    lines = generate_latest(metrics.registry).decode().splitlines()
+    assert [line for line in lines if line[0] != "#"] == [
+        'hot_requests_total{command="put"} 0.0',
+        'hot_requests_total{command="get"} 2.0',
+        'hot_latency_seconds_bucket{command="put",le="0.1"} 1.0',
+        'hot_latency_seconds_bucket{command="put",le="1.0"} 2.0',
+        'hot_latency_seconds_bucket{command="put",le="+Inf"} 3.0',
+        'hot_latency_seconds_count{command="put"} 3.0',
+        'hot_latency_seconds_sum{command="put"} 3.6',
+    ]
+
+
+def test_labels_may_be_known_only_by_the_process() -> None:
+    registry = CollectorRegistry()
+    family = HotMetrics.requests.create(registry, command=("drop",))
+    family.at("drop").count += 1
+    assert 'hot_requests_total{command="drop"} 1.0' in generate_latest(registry).decode()
+    with pytest.raises(KeyError):
+        family.at("put")
+
+
+def test_values_fall_into_their_buckets() -> None:
+    distribution = Distribution(SECONDS_BUCKETS)
+    for seconds in (0.0001, 0.0005, 0.003, 100.0):
+        distribution.observe(seconds)
+    counts = dict(distribution.read()[0])
+    assert (counts["0.0005"], counts["0.0025"], counts["0.005"], counts["10.0"], counts["+Inf"]) == (2, 2, 3, 3, 4)

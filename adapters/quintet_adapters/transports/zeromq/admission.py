@@ -12,8 +12,8 @@ from typing import Final, Protocol
 
 import zmq
 from quintet_kit.logs import get_logger
+from quintet_kit.metrics import Tally
 
-from quintet_adapters.metrics import Tally
 from quintet_adapters.transports.zeromq.client_keys import ClientKeys
 from quintet_adapters.transports.zeromq.sockets import close, on_readable
 
