@@ -164,7 +164,7 @@ class EtzelSettings(AdapterSettings):
     )
     handshake_ms: int = Field(10_000, ge=1, description="From a connection to the end of its opening handshake.")
     frame_bytes_max: int = Field(
-        8 * 1024 * 1024, ge=64, le=63 * 1024 * 1024, description="Longest line; largest WebSocket message, inflated."
+        8 * 1024 * 1024, ge=126, le=63 * 1024 * 1024, description="Longest line; largest WebSocket message, inflated."
     )
     subscriptions_max: Count = Field(1000, description="Queues one connection may subscribe to.")
     requests_max: Count = Field(256, description="Requests of one connection under way at once.")

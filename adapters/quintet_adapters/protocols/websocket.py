@@ -32,6 +32,7 @@ _HEAD_BYTES_MAX: Final = 32 * 1024
 _HEAD_END: Final = b"\r\n\r\n"
 _WHOLE_TEXT: Final = 0x81
 _MASKED: Final = 0x80
+_OPCODES: Final = frozenset(Opcode)
 _DEFLATE: Final = (
     # Nothing is compressed here, so there is no context to keep. Clients keep theirs within 4 KiB where they can.
     ServerPerMessageDeflateFactory(server_no_context_takeover=True, client_max_window_bits=12),
@@ -45,7 +46,7 @@ _log.setLevel(logging.WARNING)
 
 
 class WebSocket(Framing):
-    """One connection of a client."""
+    """One connection of a client. Messages may have `message_bytes_max`, at least 126."""
 
     def __init__(self, path: str, message_bytes_max: int) -> None:
         super().__init__()
@@ -119,6 +120,7 @@ class WebSocket(Framing):
     def clear(self) -> None:
         self._data, self._position, self._partial, self._missing = b"", 0, bytearray(), 0
         self._fragments, self._kind = bytearray(), None
+        self._at_frame = False
 
     def goodbye(self) -> bytes:
         if self.is_open:
@@ -136,6 +138,8 @@ class WebSocket(Framing):
         available = len(data) - start
         if available < 2:
             return None
+        if not data[start + 1] & _MASKED or data[start] & 0x0F not in _OPCODES:
+            return self._doom()
         length = data[start + 1] & 0x7F
         size = 6 + length
         if length > 125:
@@ -144,9 +148,9 @@ class WebSocket(Framing):
                 return None
             length = int.from_bytes(data[start + 2 : start + head_bytes], "big")
             size = head_bytes + 4 + length
-        if length > self._bytes_max or not data[start + 1] & _MASKED:
-            size, self._doomed = available, True
-        elif size > available:
+            if length > self._bytes_max:
+                return self._doom()
+        if size > available:
             self._partial = bytearray(memoryview(data)[start:])
             self._missing = size - available
             self._position = len(data)
@@ -154,6 +158,11 @@ class WebSocket(Framing):
             return None
         self._position = start + size
         return data[start : start + size]
+
+    def _doom(self) -> bytes:
+        self._doomed = True
+        frame, self._position = self._data[self._position :], len(self._data)
+        return frame
 
     def _go_on_with_frame(self) -> bytes | None:
         part = memoryview(self._data)[self._position : self._position + self._missing]
@@ -193,6 +202,7 @@ class WebSocket(Framing):
         if self._protocol.close_rcvd is not None:
             self._goodbye = self._written()
             self.over = Over.LEFT
+            self.clear()
         elif reply := self._written():
             self.replies.append(reply)
         return message

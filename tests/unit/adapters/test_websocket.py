@@ -10,7 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from quintet_adapters.protocols.framing import Over, Unfit
 from quintet_adapters.protocols.websocket import WebSocket
+from websockets.extensions.permessage_deflate import PerMessageDeflate
 from websockets.frames import Close, Frame, Opcode
+from websockets.protocol import State
+from websockets.server import ServerProtocol
 
 BYTES_MAX = 1000
 HEAD = (
@@ -293,3 +296,58 @@ class TestFaults:
         websocket = opened()
         assert take(websocket, text(b"1") + text(b"2") + b"\x83\x80mask" + text(b"3")) == [b"1", b"2"]
         assert websocket.over is Over.FAILED
+
+
+def by_the_library(stream: bytes) -> tuple[list[bytes | str], bytes]:
+    """What the library alone makes of a stream: its messages, and the last frame that it sends of itself."""
+    protocol = ServerProtocol(state=State.OPEN, max_size=BYTES_MAX)
+    protocol.extensions = [PerMessageDeflate(False, True, 12, 15)]
+    messages: list[bytes | str] = []
+    parts: list[bytes] = []
+    kind = None
+    protocol.receive_data(stream)
+    for event in protocol.events_received():
+        assert isinstance(event, Frame)
+        if event.opcode in (Opcode.PING, Opcode.PONG, Opcode.CLOSE):
+            continue
+        kind = kind if event.opcode is Opcode.CONT else event.opcode
+        parts.append(bytes(event.data))
+        if event.fin:
+            whole, parts = b"".join(parts), []
+            messages.append("binary" if kind is Opcode.BINARY else whole)
+    closes = [frame for frame in protocol.data_to_send() if frame.startswith(b"\x88")]
+    return messages, closes[0] if closes else b""
+
+
+FRAMES = st.sampled_from(
+    [
+        *(text(b"short"), text(b""), text(b"x" * 126), text(b"x" * 999), text(b"part", fin=False)),
+        *(more(b"more"), more(b"", fin=False), more(b"end", fin=True), compressed(b"y" * 500), compressed(b"z" * 1001)),
+        *(Frame(Opcode.PING, b"?").serialize(mask=True), Frame(Opcode.PONG, b"").serialize(mask=True)),
+        *(Frame(Opcode.BINARY, b"b").serialize(mask=True), Frame(Opcode.CLOSE, b"").serialize(mask=True)),
+        *(Frame(Opcode.CLOSE, b"\x03\xe8").serialize(mask=True), text(b"x" * 1001), b"\x81\x05plain", b"\x83\x80mask"),
+        *(b"\x81", b"\x81\xfe", b"\x81\xff\x00", b"\xf1\x80mask"),
+    ]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_stream_in_any_pieces_is_taken_as_the_library_alone_would(data: st.DataObject) -> None:
+    damaged = bytearray(b"".join(data.draw(st.lists(st.one_of(FRAMES, st.binary(max_size=8)), max_size=8))))
+    for _ in range(data.draw(st.integers(0, 2))):
+        if damaged:
+            damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    stream = bytes(damaged)
+    expected, closing = by_the_library(stream)
+    websocket = opened(DEFLATE)
+    ends = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=10)))
+    pieces = [stream[start:end] for start, end in zip([0, *ends], [*ends, len(stream)], strict=True) if end > start]
+    messages = ["binary" if isinstance(each, str) else each for each in take(websocket, *pieces)]
+    if websocket.over is Over.FAILED and close_code(websocket) == 1007:
+        # The library leaves it to its users what is UTF-8.
+        assert messages == expected[: len(messages)]
+        return
+    assert messages == expected
+    assert websocket.over is (None if not closing else websocket.over)
+    assert (websocket.goodbye() if websocket.over else b"") == closing
