@@ -61,7 +61,8 @@ def listening(
         opened.bind(_endpoint(opened, address))
     except (OSError, zmq.ZMQError) as error:
         opened.close()
-        raise OSError(error.errno, f"{error.strerror}: {address.host}:{address.port}") from None
+        reason = zmq.strerror(error.errno or 0) if isinstance(error, zmq.ZMQError) else error.strerror
+        raise OSError(error.errno, f"{reason}: {address.host}:{address.port}") from None
     return opened
 
 
