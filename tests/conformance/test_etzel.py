@@ -518,14 +518,17 @@ class TestTheEndOfAConnection:
     def test_takes_its_sleepers_along(
         self, stack: Stack, etzel: AdapterPart, new_etzel_client: NewEtzelClient, queue: str
     ) -> None:
-        before = stack.core.metrics()["quintet_core_awaiting_jobs"]
+        def awaiting() -> float:
+            return stack.core.metrics()["quintet_core_awaiting_jobs"]
+
+        until(lambda: awaiting() == 0, "the sleepers of earlier tests to be gone")
         leaving = new_etzel_client()
         for number in range(3):
             leaving.subscribe(f"{queue}-{number}")
             leaving.sleep(f"{queue}-{number}")
-        until(lambda: stack.core.metrics()["quintet_core_awaiting_jobs"] == before + 3, "the core to hold three waits")
+        until(lambda: awaiting() == 3, "the core to hold three waits")
         leaving.close()
-        until(lambda: stack.core.metrics()["quintet_core_awaiting_jobs"] == before, "the core to hold none")
+        until(lambda: awaiting() == 0, "the core to hold none")
 
     def test_half_closed_is_answered_and_then_closed(self, etzel: AdapterPart, queue: str) -> None:
         with EtzelLinesClient(etzel.address_of("etzel-lines")) as client:
