@@ -64,8 +64,8 @@ def faults(stack: Stack, networks: Networks) -> dict[str, Fault]:
         "kill the second core": killed(networks.second),
         "kill everything": killed(stack.redis, stack.core, networks.second, *stack.adapters),
         "kill the core and Redis": killed(stack.redis, stack.core),
-        "stop the core": _stopped(stack.core),
-        "stop job-centre": _stopped(stack.job_centre),
+        "stop the core": stopped(stack.core),
+        "stop job-centre": stopped(stack.job_centre),
         "freeze Redis": _frozen(stack.redis),
         "freeze the core": _frozen(stack.core),
         "move the adapters to the other core": lambda _: networks.move(),
@@ -88,7 +88,7 @@ def killed(*parts: Part) -> Fault:
     return fault
 
 
-def _stopped(part: Part) -> Fault:
+def stopped(part: Part) -> Fault:
     """SIGTERM, in order."""
 
     def fault(_: Random) -> None:

@@ -15,8 +15,9 @@ import enum
 import math
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 CLOCK_SLACK_S = 0.05
@@ -121,21 +122,21 @@ class History:
         """A take is about to be sent."""
         return self._add(Operation(client, Verb.TAKE, tuple(queues), lease_s=lease_s))
 
-    def end(self, client: str, job_id: int, *, fenced: bool = False) -> Operation:
-        """The end of a job is about to be sent."""
-        return self._add(Operation(client, Verb.END, job_id=job_id, fenced=fenced))
+    def end(self, client: str, job_id: int, *, fenced: bool = False, key: str = "") -> Operation:
+        """The end of a job is about to be sent; of one without an id, the key that was found."""
+        return self._add(Operation(client, Verb.END, key=key, job_id=job_id, fenced=fenced))
 
-    def give_back(self, client: str, job_id: int, *, fenced: bool = False) -> Operation:
-        """The return of a job is about to be sent."""
-        return self._add(Operation(client, Verb.RETURN, job_id=job_id, fenced=fenced))
+    def give_back(self, client: str, job_id: int, *, fenced: bool = False, key: str = "") -> Operation:
+        """The return of a job is about to be sent, likewise."""
+        return self._add(Operation(client, Verb.RETURN, key=key, job_id=job_id, fenced=fenced))
 
     def _add(self, operation: Operation) -> Operation:
         self.operations.append(operation)
         return operation
 
-    def violations(self) -> list[str]:
-        """Every broken promise, one line each."""
-        return violations(self.operations)
+    def violations(self, *, to_tail: bool = False) -> list[str]:
+        """Every broken promise, one line each; see the function."""
+        return violations(self.operations, to_tail=to_tail)
 
     def summary(self) -> str:
         """How many operations ended in which way."""
@@ -160,6 +161,8 @@ class _Jobs:
         self.returns: dict[int, list[Operation]] = defaultdict(list)
         self.blind_takes: list[Operation] = []
         """Takes in doubt: each may have taken a job that nobody was told of."""
+        operations = list(operations)
+        _give_ids(operations)
         for operation in operations:
             self._sort_in(operation)
         for take in self.all_takes():
@@ -190,8 +193,19 @@ class _Jobs:
         return [end for end in self.ends[job_id] if end.outcome in outcomes]
 
 
-def violations(operations: Sequence[Operation]) -> list[str]:
-    """Every broken promise in a history that ends with a drain, one line each; none for a queue that keeps them."""
+def _give_ids(operations: Sequence[Operation]) -> None:
+    """To what was told without an id: that which others were told of the same key, else one of our own, below 0."""
+    ids = {operation.key: operation.job_id for operation in operations if operation.key and operation.job_id}
+    for operation in operations:
+        if operation.key and not operation.job_id and operation.outcome is not Outcome.REFUSED:
+            operation.job_id = ids.setdefault(operation.key, -1 - len(ids))
+
+
+def violations(operations: Sequence[Operation], *, to_tail: bool = False) -> list[str]:
+    """Every broken promise in a history that ends with a drain, one line each; none for a queue that keeps them.
+
+    With `to_tail` jobs that come back may go behind those of their rank: the order among these is not judged then.
+    """
     jobs = _Jobs(operations)
     judges = (
         _lost,
@@ -202,7 +216,7 @@ def violations(operations: Sequence[Operation]) -> list[str]:
         _ended_twice,
         _came_back,
         _denied,
-        _out_of_order,
+        partial(_out_of_order, place=_rank if to_tail else _place),
     )
     return [violation for judge in judges for violation in judge(jobs)]
 
@@ -308,7 +322,7 @@ def _may_be_over(jobs: _Jobs, job_id: int, deed: Operation) -> bool:
     return any(other is not deed and other.invoked_at < deed.returned_at for other in others)
 
 
-def _out_of_order(jobs: _Jobs) -> Iterator[str]:
+def _out_of_order(jobs: _Jobs, place: Callable[[Operation], tuple[int, ...]]) -> Iterator[str]:
     """Within a queue the best job comes first: the lowest rank, then the lowest id.
 
     Judged for jobs that were surely there, and up to the first take in doubt of their queue.
@@ -332,19 +346,23 @@ def _out_of_order(jobs: _Jobs) -> Iterator[str]:
             continue
         for put in by_queue[take.queue]:
             was_there = put.returned_at < take.invoked_at and gone_from[put.job_id] > take.returned_at
-            if was_there and _place(put) < _place(take):
+            if was_there and place(put) < place(take):
                 yield f"overtaken: {put}; {take}"
 
 
-def drained_out_of_order(taken: Sequence[Operation]) -> list[str]:
-    """For the takes of one queue by one client alone, in order: ranks, then ids, rise."""
+def drained_out_of_order(taken: Sequence[Operation], *, to_tail: bool = False) -> list[str]:
+    """For the takes of one queue by one client alone, in order: ranks, then, unless `to_tail`, ids rise."""
     return [
         f"drained out of order: {first}; {second}"
         for first, second in pairwise(taken)
-        if _place(first) >= _place(second)
+        if (_rank(first) > _rank(second) if to_tail else _place(first) >= _place(second))
     ]
 
 
-def _place(operation: Operation) -> tuple[int, int]:
+def _rank(operation: Operation) -> tuple[int]:
     assert operation.rank is not None
-    return operation.rank, operation.job_id
+    return (operation.rank,)
+
+
+def _place(operation: Operation) -> tuple[int, int]:
+    return *_rank(operation), operation.job_id

@@ -169,7 +169,7 @@ class TaskFluxClient:
         self._dialect = dialect
         if shaken:
             self.send(HAND_SHAKE)
-            assert self.read_bytes(4) == HAND_SHAKEN
+            assert self._read_exactly(4) == HAND_SHAKEN
 
     def __enter__(self) -> Self:
         return self
@@ -301,7 +301,8 @@ class TaskFluxClient:
 
     def _read_exactly(self, size: int) -> bytes:
         data = self._stream.read(size)
-        assert len(data) == size, f"the stream ended within a packet: {data!r}"
+        if len(data) < size:
+            raise EOFError(f"the stream ended within a packet: {data!r}")
         return data
 
     def _bool(self) -> bool:

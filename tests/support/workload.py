@@ -105,8 +105,9 @@ def under_load(clients: Sequence[LoadClient], load: Load) -> Iterator[None]:
     assert not any(client.is_alive() for client in clients), "a client hangs"
 
 
-def drain(history: History, address: Address, queues: Sequence[str]) -> list[str]:
-    """Takes and deletes every job through Job Centre, alone; what is wrong with the order, one line each.
+def drain(history: History, address: Address, queues: Sequence[str], *, to_tail: bool = False) -> list[str]:
+    """Takes and deletes every job through Job Centre, alone; what is wrong with the order, one line each; see
+    `drained_out_of_order`.
 
     To be called when nothing is leased any more.
     """
@@ -119,7 +120,7 @@ def drain(history: History, address: Address, queues: Sequence[str]) -> list[str
                 assert client.delete(take.job_id) == "ok", take
                 end.done(Outcome.OK)
                 taken.append(take)
-            wrong += drained_out_of_order(taken)
+            wrong += drained_out_of_order(taken, to_tail=to_tail)
     return wrong
 
 

@@ -309,3 +309,50 @@ class TestEndsThatTellLess:
         clock.end("c", 1, Outcome.OVER)
         clock.take("d", "a", 1)
         assert clock.found() == ["came back after its end at 6.000"]
+
+
+class TestJobsWithoutIds:
+    """A protocol tells keys only."""
+
+    def test_are_known_by_their_keys(self, clock: Clock) -> None:
+        clock.put("a", 0)
+        clock.take("c", "a", 0)
+        clock.end("c", 0).key = "a"
+        assert clock.found() == []
+
+    def test_are_those_whose_ids_others_were_told(self, clock: Clock) -> None:
+        clock.put("a", 0)
+        clock.take("c", "a", 7)
+        clock.end("c", 7)
+        clock.take("d", "a", 0)
+        assert clock.found() == ["came back after its end at 6.000"]
+
+    def test_are_lost_like_others(self, clock: Clock) -> None:
+        clock.put("a", 0)
+        assert clock.found() == ["lost"]
+
+
+class TestJobsThatGoToTheTail:
+    """Among equal ranks the order is not judged then, among others it is."""
+
+    def test_may_be_overtaken_by_their_equals(self, clock: Clock) -> None:
+        clock.put("a", 1)
+        clock.put("b", 2)
+        for key, job_id in (("b", 2), ("a", 1)):
+            clock.take("c", key, job_id)
+            clock.end("c", job_id)
+        assert clock.found() == ["overtaken"]
+        assert violations(clock.operations, to_tail=True) == []
+
+    def test_are_not_overtaken_by_higher_ranks(self, clock: Clock) -> None:
+        clock.put("a", 1)
+        clock.put("b", 2, rank=1)
+        for key, job_id, rank in (("b", 2, 1), ("a", 1, 0)):
+            clock.take("c", key, job_id, rank=rank)
+            clock.end("c", job_id)
+        assert len(violations(clock.operations, to_tail=True)) == 1
+
+    def test_are_drained_by_rank(self, clock: Clock) -> None:
+        taken = [clock.take("c", "a", 2), clock.take("c", "b", 1), clock.take("c", "c", 3, rank=-1)]
+        assert drained_out_of_order(taken[:2], to_tail=True) == []
+        assert len(drained_out_of_order(taken, to_tail=True)) == 1
