@@ -161,6 +161,8 @@ class TestTokens:
         assert answer.reason == "PERMISSION_DENIED"
         stream = api.events.Subscribe(e.SubscribeRequest(namespace="mail"), metadata=bearing(CLERK))
         assert (await refused(stream.read())).reason == "PERMISSION_DENIED"
+        stream = api.tables.WatchRows(t.WatchRowsRequest(namespace="mail"), metadata=bearing(CLERK))
+        assert (await refused(stream.read())).reason == "PERMISSION_DENIED"
 
     async def test_hold_for_each_operation_of_a_session(self, api: Api) -> None:
         stream = api.sessions.Session(metadata=bearing(CLERK))

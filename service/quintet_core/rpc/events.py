@@ -10,14 +10,13 @@ import grpc
 from quintet.v1 import event_service_pb2 as pb
 from quintet.v1 import event_service_pb2_grpc
 
-from quintet_core.domain.errors import CallerError, Reason, Refusal, broken, refusal
+from quintet_core.domain.errors import Refusal, broken
 from quintet_core.domain.event import Event, PartitionLog
 from quintet_core.domain.limits import Limits, check_span
 from quintet_core.rpc import convert, wire
 from quintet_core.rpc.access import Access, current_access
 from quintet_core.rpc.door import Context, Door
 from quintet_core.rpc.following import Followings, check_offset
-from quintet_core.rpc.status import abort
 from quintet_core.storage.redis_store import RedisStore
 from quintet_core.watching.interest import EventInterest
 from quintet_core.watching.watcher import Batch, Watcher
@@ -91,18 +90,8 @@ class EventServicer(event_service_pb2_grpc.EventServiceServicer):
     async def Subscribe(self, request: pb.SubscribeRequest, context: Context) -> None:  # type: ignore[override]
         """Events as they are committed, until the caller leaves or the core drains."""
         access = current_access()
-        allowed = access.allows(VERB, request.namespace) if request.namespace else access.allows_verb(VERB)
-        if not allowed:
-            await abort(context, refusal(Reason.PERMISSION_DENIED))
-        opened: Watcher | Refusal | None = self._followings.full()
-        if opened is None:
-            try:
-                opened = await self._open(request, access)
-            except CallerError as error:
-                opened = error.refusal
-        if isinstance(opened, Refusal):
-            await abort(context, opened)
-        await self._followings.tell(context, opened, _events)
+        namespace = request.namespace or None
+        await self._followings.serve(context, VERB, namespace, lambda: self._open(request, access), _events)
 
     async def _open(self, request: pb.SubscribeRequest, access: Access) -> Watcher | Refusal:
         starts: dict[int, int] = {}

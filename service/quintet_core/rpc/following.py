@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from quintet_core.domain.errors import Reason, Refusal, refusal
+from quintet_core.domain.errors import CallerError, Reason, Refusal, refusal
 from quintet_core.domain.limits import SEQUENCE_MAX, check_span
+from quintet_core.rpc.access import current_access
 from quintet_core.rpc.door import Context
 from quintet_core.rpc.status import abort
 from quintet_core.watching.watcher import Batch, Watcher
 from quintet_core.watching.watches import Watches
 
+Open = Callable[[], Awaitable[Watcher | Refusal]]
+"""Begins to follow. May raise CallerError."""
 Respond = Callable[[Batch], bytes]
 """The response of a batch, encoded; empty for a batch of which nothing is to be told."""
 
@@ -29,20 +32,37 @@ class Followings:
         self._what = what
         self._open = 0
 
-    def full(self) -> Refusal | None:
-        """The refusal when there are too many already."""
-        if self._open < self._streams_max:
-            return None
-        return refusal(Reason.TOO_MANY_IN_FLIGHT, f"too many {self._what}", max=str(self._streams_max))
-
-    async def tell(self, context: Context, watcher: Watcher, respond: Respond) -> None:
-        """Write what comes, until the caller leaves or the watch ends with a refusal."""
+    async def serve(self, context: Context, verb: str, namespace: str | None, open_: Open, respond: Respond) -> None:
+        """One stream, until its caller leaves or it ends with a refusal. `namespace` None: about all that the caller
+        sees."""
+        refused = self._refused(verb, namespace)
+        if refused is not None:
+            await abort(context, refused)
         self._open += 1
+        try:
+            try:
+                opened = await open_()
+            except CallerError as error:
+                opened = error.refusal
+            if isinstance(opened, Refusal):
+                await abort(context, opened)
+            await self._tell(context, opened, respond)
+        finally:
+            self._open -= 1
+
+    def _refused(self, verb: str, namespace: str | None) -> Refusal | None:
+        access = current_access()
+        if not (access.allows_verb(verb) if namespace is None else access.allows(verb, namespace)):
+            return refusal(Reason.PERMISSION_DENIED)
+        if self._open >= self._streams_max:
+            return refusal(Reason.TOO_MANY_IN_FLIGHT, f"too many {self._what}", max=str(self._streams_max))
+        return None
+
+    async def _tell(self, context: Context, watcher: Watcher, respond: Respond) -> None:
         try:
             while isinstance(batch := await self._watches.take(watcher), Batch):
                 if response := respond(batch):
                     await context.write(response)
-            await abort(context, batch)
         finally:
-            self._open -= 1
             self._watches.close(watcher)
+        await abort(context, batch)

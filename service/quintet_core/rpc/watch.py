@@ -7,14 +7,12 @@ from typing import Any
 import grpc
 from quintet.v1 import table_service_pb2 as pb
 
-from quintet_core.domain.errors import CallerError, Reason, Refusal, broken, exceeded, refusal
+from quintet_core.domain.errors import Refusal, broken, exceeded
 from quintet_core.domain.limits import Limits
 from quintet_core.rpc import convert, wire
-from quintet_core.rpc.access import current_access
 from quintet_core.rpc.door import Context
 from quintet_core.rpc.event_wire import encode_offsets
 from quintet_core.rpc.following import Followings, check_offset
-from quintet_core.rpc.status import abort
 from quintet_core.storage.redis_store import RedisStore
 from quintet_core.watching.interest import RowInterest
 from quintet_core.watching.watcher import Batch, Watcher
@@ -36,17 +34,7 @@ class WatchServicer:
     async def WatchRows(self, request: pb.WatchRowsRequest, context: Context) -> None:  # noqa: N802 - the API's name
         """Changes as they are committed, until the caller leaves or the core drains."""
         namespace = request.namespace or convert.NAMESPACE_DEFAULT
-        if not current_access().allows(VERB, namespace):
-            await abort(context, refusal(Reason.PERMISSION_DENIED))
-        opened: Watcher | Refusal | None = self._followings.full()
-        if opened is None:
-            try:
-                opened = await self._open(request, namespace)
-            except CallerError as error:
-                opened = error.refusal
-        if isinstance(opened, Refusal):
-            await abort(context, opened)
-        await self._followings.tell(context, opened, _response)
+        await self._followings.serve(context, VERB, namespace, lambda: self._open(request, namespace), _response)
 
     async def _open(self, request: pb.WatchRowsRequest, namespace: str) -> Watcher | Refusal:
         limits = self._limits

@@ -26,6 +26,7 @@ BLOCK_MS = 1000
 ENTRIES_MAX = 64
 # A read that comes back by itself within this time takes up new partitions without a new connection.
 PATIENCE_S = 0.002
+_LOG_PERIOD_S = 10.0
 
 
 class Follower(Protocol):
@@ -40,8 +41,8 @@ class Follower(Protocol):
     def on_loss(self, partition: int) -> None:
         """The log ends before the position: Redis has lost what was told already."""
 
-    def on_refusal(self) -> None:
-        """Redis does not read the streams that are followed: one of them may be damaged."""
+    def on_damage(self) -> None:
+        """One of the streams that are followed is none."""
 
 
 class LogTail:
@@ -56,6 +57,7 @@ class LogTail:
         self._asked = asyncio.Event()
         self._followed: dict[bytes, int] = {}
         self._heard_at = 0.0
+        self._logged_at = float("-inf")
         self._refresh: asyncio.TimerHandle | None = None
         self._refreshing = False
         self._task: asyncio.Task[None] | None = None
@@ -95,12 +97,20 @@ class LogTail:
             self._refreshing = False
             try:
                 await self._follow(backoff)
-            except (OSError, hiredis.ReplyError) as error:
+            except OSError as error:
                 get_logger().debug("log_tail_lost", reason=str(error))
-                if isinstance(error, hiredis.ReplyError):
-                    self._follower.on_refusal()
+            except hiredis.ReplyError as error:
+                self._on_refusal(str(error))
             if not self._refreshing:
                 await asyncio.sleep(backoff.next_s())
+
+    def _on_refusal(self, why: str) -> None:
+        now = self._loop.time()
+        if now - self._logged_at >= _LOG_PERIOD_S:
+            self._logged_at = now
+            get_logger().warning("log_tail_refused", reason=why)
+        if why.startswith("WRONGTYPE"):
+            self._follower.on_damage()
 
     async def _follow(self, backoff: Backoff) -> None:
         """One connection, from its beginning to its end."""

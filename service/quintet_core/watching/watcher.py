@@ -63,10 +63,13 @@ class Watcher:
 
     def has_room(self, size: int) -> bool:
         """Whether so many bytes more may wait. What is alone may be of any size."""
-        return not self._bytes or self._bytes + size <= BUFFER_BYTES_MAX
+        if not self._bytes or self._bytes + size <= BUFFER_BYTES_MAX:
+            return True
+        self._room.clear()
+        return False
 
     async def wait_room(self) -> None:
-        """Return when there is room again, or when it has ended."""
+        """Return when what waited was taken, unless there was room; or when it has ended."""
         await self._room.wait()
 
     def push(self, data: bytes, events: int) -> None:

@@ -226,7 +226,8 @@ class Watches:
                 # A feed that was begun anew may be further than the read that was on its way.
                 if last_offset_of(entry[0]) > feed.last:
                     for watcher in feed.take(entry):
-                        self._fall_behind(watcher, partition)
+                        self._on_fallen_behind()
+                        self._catch_up(watcher, (partition,))
                     self._positions[partition] = feed.last
         except Exception:
             # Whoever follows finds it in the log, and is told of damage.
@@ -247,11 +248,7 @@ class Watches:
         """All who follow are to read the log from where they are."""
         for watcher in feed.followers:
             feed.leave(watcher)
-            self._fall_behind(watcher, feed.partition)
-
-    def _fall_behind(self, watcher: Watcher, partition: int) -> None:
-        self._on_fallen_behind()
-        self._catch_up(watcher, (partition,))
+            self._catch_up(watcher, (feed.partition,))
 
     def _advance(self, partition: int, last: int) -> None:
         if (feed := self._feeds.get(partition)) is not None:
@@ -264,7 +261,7 @@ class Watches:
         for watcher in feed.followers if feed is not None else ():
             watcher.end(_LOST)
 
-    def on_refusal(self) -> None:
+    def on_damage(self) -> None:
         """As Follower."""
         for partition, feed in list(self._feeds.items()):
             self._scatter(feed)

@@ -238,6 +238,24 @@ class TestSlowOnes:
         await listener.hear(ends)
         assert [len(event.value) for event in listener.events] == [5000] * 5
 
+    async def test_cost_no_reading_while_there_is_no_room(self, followed: Followed) -> None:
+        """Also when a little more would have room, but not what comes next."""
+        await followed.create("t", events_carry_values=True)
+        slow = await followed.watch("t")
+        await followed.live(slow)
+        await followed.put("t", b"small", value=b"x" * 500)
+        ends = await followed.put("t", b"large", value=b"x" * 1900)
+        while not slow.watcher.behind:
+            await asyncio.sleep(0.001)
+        for _ in range(5):
+            await followed.ends(0)  # what it has begun to read comes back meanwhile
+        before = len(followed.recorder.batches)
+        for _ in range(20):
+            await followed.ends(0)
+        assert followed.recorder.batches[before:] == [(1, 1)] * 20
+        await slow.hear(ends)
+        assert slow.keys == [b"small", b"large"]
+
     async def test_are_counted(self, followed: Followed) -> None:
         slow = await followed.watch("t")
         await followed.live(slow)
