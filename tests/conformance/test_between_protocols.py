@@ -16,7 +16,7 @@ import grpc
 import pytest
 from quintet.v1.job_pb2 import NewJob
 from quintet.v1.queue_pb2 import QueueCounts, QueueSettings
-from quintet.v1.queue_service_pb2 import CreateQueueRequest, EnqueueRequest
+from quintet.v1.queue_service_pb2 import CreateQueueRequest, EnqueueRequest, ReleaseRequest
 from quintet.v1.queue_service_pb2_grpc import QueueServiceStub
 from quintet.v1.reason_pb2 import Reason
 from quintet.v1.table_service_pb2 import (
@@ -33,7 +33,7 @@ from quintet.v1.table_service_pb2_grpc import TableServiceStub
 from tests.support.queue_tongues import TONGUES, Etzel, JobCentre, Taken, TaskFlux, Text, Tongue, as_dict
 from tests.support.stack import AdapterPart, Stack, until
 from tests.support.table_load import reason_of
-from tests.support.taskflux import ACK, NACK, NO_LIMIT, Ok, PolicyViolation, create
+from tests.support.taskflux import ACK, NACK, NO_LIMIT, Error, Ok, PolicyViolation, create
 from tests.support.taskflux import enqueue as enqueue_packet
 from tests.support.zmq_kv import DELETED as ROW_DELETED
 from tests.support.zmq_kv import ERROR, OK, UPDATED, ReqClient, SubClient, notifications_of, requests_of
@@ -265,6 +265,18 @@ def test_taskflux_is_told_ok_of_a_record_that_another_ended(
     assert speak(ender).delete(queue, job_id)
     assert holder.client.ask(last_word) == Ok()
     assert_empty(stack, queue)
+
+
+def test_taskflux_is_not_told_ok_of_a_record_that_was_given_back_for_it(
+    stack: Stack, speak: Speak, queue: str, api: QueueServiceStub
+) -> None:
+    job_id = speak("job-centre").put(queue, b"{}")
+    holder = speak("taskflux")
+    assert isinstance(holder, TaskFlux)
+    taken(holder, queue)
+    api.Release(ReleaseRequest(id=job_id or 0, any_lease=True))
+    assert holder.client.ask(ACK) == Error(0)
+    assert stack.counts(queue) == QueueCounts(ready=1)
 
 
 @pytest.mark.parametrize("ender", ["text-queue", "job-centre", "etzel"])

@@ -7,7 +7,7 @@ comes behind a request that is under way waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Container
 from typing import ClassVar, Final
 
 from quintet.v1 import reason_pb2
@@ -44,14 +44,8 @@ from quintet_adapters.protocols.taskflux_requests import TaskFluxService, fault_
 _AUTHORIZATION_NONE: Final = 0x4E  # N
 _MAJOR, _MINOR = 1, 0
 _UNREAD_BYTES_MAX: Final = 64 * 1024
-_LEASE_OVER: Final = frozenset(
-    {
-        reason_pb2.REASON_JOB_NOT_FOUND,
-        reason_pb2.REASON_QUEUE_NOT_FOUND,
-        reason_pb2.REASON_NOT_LEASED,
-        reason_pb2.REASON_STALE_LEASE,
-    }
-)
+_JOB_OVER: Final = frozenset({reason_pb2.REASON_JOB_NOT_FOUND, reason_pb2.REASON_QUEUE_NOT_FOUND})
+_LEASE_OVER: Final = _JOB_OVER | {reason_pb2.REASON_NOT_LEASED, reason_pb2.REASON_STALE_LEASE}
 
 
 class _Question(Request):
@@ -350,16 +344,17 @@ class TaskFlux(Conversation):
         return True
 
     def _acknowledged(self, result: SessionResult) -> bytes:
-        return self._settled("acknowledge", result)
+        # Ok says that the record is removed: of one that somebody gave back for this client, it would be a lie.
+        return self._settled("acknowledge", result, _JOB_OVER)
 
     def _returned(self, result: SessionResult) -> bytes:
-        return self._settled("return", result)
+        return self._settled("return", result, _LEASE_OVER)
 
-    def _settled(self, command: str, result: SessionResult) -> bytes:
+    def _settled(self, command: str, result: SessionResult, settled_anyway: Container[int]) -> bytes:
         self._leased = None
         if not result.HasField("failure"):
             self.counts[command, "ok"] += 1
-        elif result.failure.reason in _LEASE_OVER:
+        elif result.failure.reason in settled_anyway:
             # The queue was deleted, or somebody ended the job otherwise: the client need not care.
             self.counts[command, "empty"] += 1
         else:

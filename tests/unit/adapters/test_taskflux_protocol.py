@@ -19,7 +19,7 @@ from quintet.v1.queue_pb2 import (
     RankRange,
 )
 from quintet.v1.session_service_pb2 import SessionResult
-from quintet_adapters.messages import CommandCounts
+from quintet_adapters.messages import REASON_TEXTS, CommandCounts
 from quintet_adapters.protocols.conversation import End
 from quintet_adapters.protocols.taskflux import TaskFlux
 from quintet_adapters.protocols.taskflux_requests import TaskFluxLimits, TaskFluxService
@@ -122,20 +122,18 @@ class TestDequeue:
         assert playing.core_answers(released()).written == b"k"
 
     @pytest.mark.parametrize("answer", [ACK, NACK])
-    @pytest.mark.parametrize(
-        "reason",
-        [
-            reason_pb2.REASON_JOB_NOT_FOUND,
-            reason_pb2.REASON_QUEUE_NOT_FOUND,
-            reason_pb2.REASON_NOT_LEASED,
-            reason_pb2.REASON_STALE_LEASE,
-        ],
-    )
-    def test_of_what_is_no_longer_leased_is_settled_all_the_same(
-        self, answer: bytes, reason: reason_pb2.Reason.ValueType
-    ) -> None:
+    @pytest.mark.parametrize("reason", [reason_pb2.REASON_JOB_NOT_FOUND, reason_pb2.REASON_QUEUE_NOT_FOUND])
+    def test_of_what_is_over_is_settled_all_the_same(self, answer: bytes, reason: reason_pb2.Reason.ValueType) -> None:
         playing = in_hand().client_sends(answer).core_answers(failed(reason))
         assert (playing.written, playing.conversation.holds_leases) == (b"k", False)
+
+    @pytest.mark.parametrize("reason", [reason_pb2.REASON_NOT_LEASED, reason_pb2.REASON_STALE_LEASE])
+    def test_of_what_was_given_back_is_returned_but_not_acknowledged(self, reason: reason_pb2.Reason.ValueType) -> None:
+        playing = in_hand().client_sends(NACK).core_answers(failed(reason))
+        assert (playing.written, playing.conversation.holds_leases) == (b"k", False)
+        playing = in_hand().client_sends(ACK).core_answers(failed(reason))
+        assert playing.written == error(0, REASON_TEXTS[reason])
+        assert (playing.conversation.holds_leases, playing.end) == (False, None)
 
     @pytest.mark.parametrize("answer", [ACK, NACK])
     def test_that_cannot_be_settled_is_error_0_and_no_longer_in_hand(self, answer: bytes) -> None:
