@@ -79,7 +79,7 @@ class Doorkeeper:
         if door is None or len(frames) < _FRAMES_MIN:
             self._answer(head, _FAULTY)
         elif not self._knows(rest[2:]):
-            get_logger().info("client_refused", reason="unknown key")
+            get_logger().debug("client_refused", reason="unknown key")
             self._refuse(head, _UNKNOWN_KEY)
         elif not self._has_room():
             self._refuse(head, _FULL)
