@@ -66,10 +66,15 @@ class Body:
             return self.source
         if self.put_as_json_by(putter) and (taker == "etzel" or self.is_object):
             return self.source
-        try:
-            return {"encoding": "utf-8", "data": self.source.decode()}
-        except UnicodeDecodeError:
-            return {"encoding": "base64", "data": base64.b64encode(self.source).decode()}
+        return wrapped(self.source)
+
+
+def wrapped(source: bytes) -> dict[str, str]:
+    """What stands for bytes in JSON."""
+    try:
+        return {"encoding": "utf-8", "data": source.decode()}
+    except UnicodeDecodeError:
+        return {"encoding": "base64", "data": base64.b64encode(source).decode()}
 
 
 BODIES = {
@@ -247,6 +252,18 @@ def test_line_ends_within_json_become_spaces_where_lines_carry_it(speak: Speak, 
         on_lines = tongue in ("job-centre", "etzel")
         assert found.body == (source.replace(b"\r", b" ").replace(b"\n", b" ") if on_lines else source)
         client.end(name, found)
+
+
+@pytest.mark.parametrize("source", [b"", b'{"a":"\xff"}'], ids=["nothing", "not UTF-8"])
+def test_what_cannot_be_json_is_wrapped_whatever_its_type_says(
+    speak: Speak, api: QueueServiceStub, queue: str, source: bytes
+) -> None:
+    for name in ("job-centre", "etzel"):
+        api.Enqueue(EnqueueRequest(queue=queue, jobs=[NewJob(payload=source, content_type="application/json")]))
+        client = speak(name)
+        found = taken(client, queue)
+        assert as_dict(found.body) == wrapped(source)
+        client.end(queue, found)
 
 
 # --- ended by another meanwhile

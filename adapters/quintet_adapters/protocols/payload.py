@@ -19,8 +19,11 @@ def is_json(content_type: str) -> bool:
 
 
 def as_json_object(content_type: str, payload: bytes) -> bytes:
-    """The payload as the JSON object it is, on one line; anything else wrapped into one (see `as_wrapped`)."""
-    if payload.startswith(b"{") and is_json(content_type):
+    """The payload as the JSON object it is, on one line; anything else wrapped into one (see `as_wrapped`).
+
+    What is not UTF-8 is no JSON whatever its type says: it would break the answer it stands in.
+    """
+    if payload.startswith(b"{") and is_json(content_type) and (payload.isascii() or is_utf8(payload)):
         return on_one_line(payload)
     return as_wrapped(payload)
 
@@ -28,7 +31,7 @@ def as_json_object(content_type: str, payload: bytes) -> bytes:
 def as_json(content_type: str, payload: bytes) -> bytes:
     """The payload as the JSON value it is, byte for byte; anything else wrapped (see `as_wrapped`).
 
-    What is empty or not UTF-8 is no JSON whatever its type says: it would break the answer it stands in.
+    What is empty or not UTF-8 is no JSON either.
     """
     if payload and is_json(content_type) and (payload.isascii() or is_utf8(payload)):
         return payload
