@@ -26,6 +26,8 @@ BLOCK_MS = 1000
 ENTRIES_MAX = 64
 # A read that comes back by itself within this time takes up new partitions without a new connection.
 PATIENCE_S = 0.002
+# After a read that brought something, more may gather for so long: the next costs the same for one entry as for many.
+GATHER_S = 0.001
 _LOG_PERIOD_S = 10.0
 
 
@@ -56,9 +58,12 @@ class LogTail:
         self._gone = asyncio.Event()
         self._asked = asyncio.Event()
         self._followed: dict[bytes, int] = {}
+        # Entries of each stream that the read on its way may bring.
+        self._count = 0
         self._heard_at = 0.0
         self._logged_at = float("-inf")
         self._refresh: asyncio.TimerHandle | None = None
+        self._gathering: asyncio.TimerHandle | None = None
         self._refreshing = False
         self._task: asyncio.Task[None] | None = None
         self.connected = False
@@ -126,6 +131,8 @@ class LogTail:
             await self._stay(gone)
         finally:
             self._link, self.connected = None, False
+            if self._gathering is not None:
+                self._gathering.cancel()
             link.abort()
 
     async def _compare(self, link: Link) -> None:
@@ -155,15 +162,15 @@ class LogTail:
 
     def _read(self) -> None:
         """Ask for what comes behind the positions; the answer asks again."""
-        positions = self._follower.positions()
         if self._link is None:
             return
+        positions = self._follower.positions()
         if not positions:
             self._asked.clear()
             self._gone.set()
             return
         self._followed = {_stream(partition): partition for partition in positions}
-        count = max(1, ENTRIES_MAX // len(positions))
+        count = self._count = max(1, ENTRIES_MAX // len(positions))
         ids = [b"%d-0" % position for position in positions.values()]
         command = ("XREAD", "COUNT", count, "BLOCK", BLOCK_MS, "STREAMS", *self._followed, *ids)
         self._link.send(hiredis.pack_command(command), self._on_reply)  # type: ignore[arg-type]
@@ -174,10 +181,14 @@ class LogTail:
             self._failure = None if isinstance(reply, LinkLostError) else reply
             self._gone.set()
             return
-        followed = self._followed
+        followed, most = self._followed, 0
         for stream, entries in reply or ():
+            most = max(most, len(entries))
             self._follower.on_entries(followed[stream], list(map(entry_of_stream, entries)))
-        self._read()
+        if 0 < most < self._count:
+            self._gathering = self._loop.call_later(GATHER_S, self._read)
+        else:
+            self._read()
 
 
 def _stream(partition: int) -> bytes:
