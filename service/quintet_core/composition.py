@@ -195,8 +195,8 @@ class Core:
             queues=QueueServicer(operations, bulk, self.dequeues, self.awaits, door),
             tables=TableServicer(tables, door),
             sessions=session_servicer,
-            events=EventServicer(self.store, self.watches, self._limits, door),
-            watch=WatchServicer(self.store, self.watches, self._limits),
+            events=EventServicer(self.store, self.watches, self._limits, door, self.recorder.answered),
+            watch=WatchServicer(self.store, self.watches, self._limits, self.recorder.answered),
             admin=AdminServicer(self._standing(), door),
             health=self.health.servicer,
         )

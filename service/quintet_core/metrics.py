@@ -8,9 +8,9 @@ from prometheus_client import Gauge
 from quintet_kit.metrics import Counting, Distributing, Family, Gauging, MetricSet, Tallying
 
 from quintet_core.domain.errors import Reason, Refusal
-from quintet_core.domain.verbs import ADMIN_VERBS, EVENT_VERBS, QUEUE_VERBS, SESSION_VERBS, TABLE_VERBS
+from quintet_core.domain.verbs import ADMIN_VERBS, EVENT_VERBS, QUEUE_VERBS, SESSION_VERBS, STREAM_VERBS, TABLE_VERBS
 
-VERBS = (*QUEUE_VERBS, *TABLE_VERBS, *EVENT_VERBS, *ADMIN_VERBS, *SESSION_VERBS)
+VERBS = (*QUEUE_VERBS, *TABLE_VERBS, *EVENT_VERBS, *STREAM_VERBS, *ADMIN_VERBS, *SESSION_VERBS)
 OK = "ok"
 OUTCOMES = (OK, *(reason.name.lower() for reason in Reason))
 ROUND_TRIP_BUCKETS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -22,7 +22,10 @@ class CoreMetrics(MetricSet):
     """The core."""
 
     operations = Tallying(
-        "quintet_core_operations_total", "Operations answered, on sessions and calls.", verb=VERBS, outcome=OUTCOMES
+        "quintet_core_operations_total",
+        "Operations answered, on sessions and calls; streams as they begin.",
+        verb=VERBS,
+        outcome=OUTCOMES,
     )
     call_seconds = Distributing(
         "quintet_core_call_seconds",

@@ -146,11 +146,14 @@ class TestTheApi:
 
     async def test_counts_what_it_tells(self, core: CorePart, client: Client, table: str) -> None:
         before = core.metrics()["quintet_core_watch_events_total"]
+        begun = 'quintet_core_operations_total{outcome="ok",verb="watch_rows"}'
+        streams = core.metrics().get(begun, 0)
         async with client.watch(table) as watch:
             await write(client, table, b"1", b"2")
             await take(watch, 3)
         assert core.metrics()["quintet_core_watch_events_total"] >= before + 3
         assert core.metrics()["quintet_core_tail_connected"] in (0, 1)
+        assert core.metrics()[begun] > streams
 
 
 class TestTheClient:

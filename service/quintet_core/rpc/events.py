@@ -16,7 +16,7 @@ from quintet_core.domain.limits import Limits, check_span
 from quintet_core.rpc import convert, wire
 from quintet_core.rpc.access import Access, current_access
 from quintet_core.rpc.door import Context, Door
-from quintet_core.rpc.following import Followings, check_offset
+from quintet_core.rpc.following import Followings, Observe, check_offset
 from quintet_core.storage.redis_store import RedisStore
 from quintet_core.watching.interest import EventInterest
 from quintet_core.watching.watcher import Batch, Watcher
@@ -33,12 +33,12 @@ SERVICE = pb.DESCRIPTOR.services_by_name["EventService"].full_name
 class EventServicer(event_service_pb2_grpc.EventServiceServicer):
     """Reads of the log, named consumers, and subscriptions."""
 
-    def __init__(self, store: RedisStore, watches: Watches, limits: Limits, door: Door) -> None:
+    def __init__(self, store: RedisStore, watches: Watches, limits: Limits, door: Door, observe: Observe) -> None:
         self._store = store
         self._limits = limits
         self._watches = watches
         self._door = door
-        self._followings = Followings(watches, limits.event_subscriptions_max, "subscriptions")
+        self._followings = Followings(watches, limits.event_subscriptions_max, "subscriptions", observe)
 
     async def ListPartitions(self, request: pb.ListPartitionsRequest, context: Context) -> pb.ListPartitionsResponse:
         """What each partition's log holds."""

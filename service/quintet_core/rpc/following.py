@@ -12,6 +12,8 @@ from quintet_core.rpc.status import abort
 from quintet_core.watching.watcher import Batch, Watcher
 from quintet_core.watching.watches import Watches
 
+Observe = Callable[[str, object], None]
+"""Told of each stream's verb, and of the refusal when it does not begin."""
 Open = Callable[[], Awaitable[Watcher | Refusal]]
 """Begins to follow. May raise CallerError."""
 Respond = Callable[[Batch], bytes]
@@ -26,8 +28,9 @@ def check_offset(what: str, value: int) -> None:
 class Followings:
     """Streams of one kind, no more than `streams_max` at once."""
 
-    def __init__(self, watches: Watches, streams_max: int, what: str) -> None:
+    def __init__(self, watches: Watches, streams_max: int, what: str, observe: Observe) -> None:
         self._watches = watches
+        self._observe = observe
         self._streams_max = streams_max
         self._what = what
         self._open = 0
@@ -37,6 +40,7 @@ class Followings:
         sees."""
         refused = self._refused(verb, namespace)
         if refused is not None:
+            self._observe(verb, refused)
             await abort(context, refused)
         self._open += 1
         try:
@@ -44,6 +48,7 @@ class Followings:
                 opened = await open_()
             except CallerError as error:
                 opened = error.refusal
+            self._observe(verb, opened)
             if isinstance(opened, Refusal):
                 await abort(context, opened)
             await self._tell(context, opened, respond)

@@ -12,7 +12,7 @@ from quintet_core.domain.limits import Limits
 from quintet_core.rpc import convert, wire
 from quintet_core.rpc.door import Context
 from quintet_core.rpc.event_wire import encode_offsets
-from quintet_core.rpc.following import Followings, check_offset
+from quintet_core.rpc.following import Followings, Observe, check_offset
 from quintet_core.storage.redis_store import RedisStore
 from quintet_core.watching.interest import RowInterest
 from quintet_core.watching.watcher import Batch, Watcher
@@ -25,11 +25,11 @@ SERVICE = pb.DESCRIPTOR.services_by_name["TableService"].full_name
 class WatchServicer:
     """Streams of changes of rows."""
 
-    def __init__(self, store: RedisStore, watches: Watches, limits: Limits) -> None:
+    def __init__(self, store: RedisStore, watches: Watches, limits: Limits, observe: Observe) -> None:
         self._store = store
         self._limits = limits
         self._watches = watches
-        self._followings = Followings(watches, limits.watches_max, "watches")
+        self._followings = Followings(watches, limits.watches_max, "watches", observe)
 
     async def WatchRows(self, request: pb.WatchRowsRequest, context: Context) -> None:  # noqa: N802 - the API's name
         """Changes as they are committed, until the caller leaves or the core drains."""
