@@ -13,11 +13,17 @@ _NAME = struct.Struct(">IH")
 _NAME_BYTES = _NAME.size
 _EVENT_BYTES = 48
 _TABLE_BIT = 0x80
+# Names and values of t, n and e; v may follow.
+_FIELDS_MIN = 6
+# Names, cut short: in place of those of an entry that is none.
+_UNREADABLE = b"\x80"
 
 
 def entry_of_stream(raw: list[Any]) -> Entry:
-    """An entry as XREAD and XRANGE give it."""
+    """An entry as XREAD and XRANGE give it. One of another shape is one that nobody can read."""
     named_by, fields = raw
+    if len(fields) < _FIELDS_MIN:
+        return [named_by, b"", _UNREADABLE, b"", b""]
     return [named_by, fields[1], fields[3], fields[5], fields[7] if len(fields) > 7 else b""]
 
 
