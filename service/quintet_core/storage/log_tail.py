@@ -171,7 +171,8 @@ class LogTail:
             return
         self._followed = {_stream(partition): partition for partition in positions}
         count = self._count = max(1, ENTRIES_MAX // len(positions))
-        ids = [b"%d-0" % position for position in positions.values()]
+        # Behind whatever is named by the offset, as also damage may be: it must not come again and again.
+        ids = [b"%d-18446744073709551615" % position for position in positions.values()]
         command = ("XREAD", "COUNT", count, "BLOCK", BLOCK_MS, "STREAMS", *self._followed, *ids)
         self._link.send(hiredis.pack_command(command), self._on_reply)  # type: ignore[arg-type]
 
