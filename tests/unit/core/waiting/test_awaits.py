@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -12,8 +14,8 @@ from quintet_core.domain.queue import PauseDirection
 from quintet_core.storage.keys import name_key
 from quintet_core.waiting.awaits import REVIEW_S, Await, Awaits
 
-from tests.support.redis_server import RedisConnection
-from tests.support.replica import NAMESPACE, Replica, Told
+from tests.support.redis_server import RedisConnection, RedisServer
+from tests.support.replica import NAMESPACE, Replica, Told, open_replica
 
 
 async def readies(told: list[Told]) -> list[bool]:
@@ -217,6 +219,42 @@ class TestNoticesThatAreLost:
         replica.pipeline.detach(refusal(Reason.NOT_DURABLE))
         replica.review_all()
         assert await told.reason() is Reason.NOT_DURABLE
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_whatever_comes_at_once_nobody_waits_for_what_is_there(
+    redis_server: RedisServer, redis: RedisConnection, seed: int
+) -> None:
+    """Nothing is reviewed here: who is not told of a job that stays is not told for good, and found."""
+    random_, queues = random.Random(seed), ("q0", "q1", "q2", "q3")
+    async with AsyncExitStack() as stack:
+        replicas = [
+            await stack.enter_async_context(open_replica(redis_server.path, b"replica%d" % number))
+            for number in range(3)
+        ]
+        told: list[tuple[list[str], Told]] = []
+        puts: list[asyncio.Future[Any]] = []
+        takers = []
+        for _ in range(400):
+            replica, act = random_.choice(replicas), random_.random()
+            if act < 0.25:
+                puts.append(replica.submit(random_.choice(queues), *[b"x"] * random_.choice((1, 2))))
+            elif act < 0.6:
+                names = random_.sample(queues, random_.choice((1, 1, 2)))
+                told.append((names, replica.await_jobs(*names, wait_ms=random_.choice((-1, -1, 5)))))
+            elif act < 0.9:
+                takers.append(replica.wait(random_.choice(queues), wait_ms=random_.choice((0, 0, 2))))
+            elif told and (handle := random_.choice(told)[1].handle) is not None:
+                handle.cancel()
+            if random_.random() < 0.3:
+                await asyncio.sleep(random_.choice((0, 0.0005, 0.002)))
+        await asyncio.gather(*puts, *(taker.answer for taker in takers))
+        async with asyncio.timeout(20):
+            for names, each in told:
+                while each.waits and any([await replicas[0].ready(name) for name in names]):
+                    await asyncio.sleep(0.005)
+        assert {await each.reason() for _, each in told if not each.waits} <= {None, Reason.CANCELLED}
+        assert sum(replica.awaits.awaiting for replica in replicas) == sum(each.waits for _, each in told)
 
 
 class TestBounds:
