@@ -54,6 +54,7 @@ names = st.sampled_from(["a", "a", "a", "a", "c", "b"])
 keys = st.sampled_from([b"", b"k", b"k", b"k", b"ka", b"kb", b"l", b"\xff", b"\xff\xff", b"k\x00"])
 prefixes = st.sampled_from([b"", b"", b"k", b"ka", b"\xff", b"z"])
 values = st.sampled_from([b"", b"x", b"y" * 10, b"z" * 40])
+picks = st.integers(0, 9)
 batched = st.sampled_from([True, True, True, False])
 mostly = st.sampled_from([True, True, True, False])
 partitions = st.sampled_from([0, 0, 0, 1])
@@ -65,8 +66,8 @@ changes = st.sampled_from(
 )  # fmt: skip
 all_settings = st.builds(
     TableSettings,
-    rows_max=st.sampled_from([None, None, 0, 2, 4]),
-    value_bytes_max=st.sampled_from([None, None, 0, 10]),
+    rows_max=st.sampled_from([None, None, None, None, 0, 2, 4]),
+    value_bytes_max=st.sampled_from([None, None, None, 0, 10]),
     events_carry_values=st.booleans(),
 )
 
@@ -191,7 +192,7 @@ class TableComparison(RuleBasedStateMachine):
     def begin(self, first: TableSettings, rows: list[tuple[bytes, bytes]]) -> None:
         self.create_table("a", first, False)
         for key, value in rows:
-            self.put_row("a", (key, value, (TtlChange.SET, 1000), None), True, True)
+            self.put_row("a", (key, value, (TtlChange.SET, 60_000), None), True, True)
 
     # --- rows
 
@@ -278,12 +279,21 @@ class TableComparison(RuleBasedStateMachine):
 
         self.send(more, lambda done: self.store.delete_row(NAMESPACE, name, key, version, done), check)
 
-    @rule(pick=st.integers(0, 9), more=batched)
+    @rule(pick=picks, more=batched)
     def remove(self, pick: int, more: bool) -> None:
         """What delete_row does most of the time."""
+        self.delete_row("a", self.present(pick), None, more)
+
+    @rule(pick=picks, value=values, change=changes, more=batched)
+    def replace(self, pick: int, value: bytes, change: tuple[TtlChange, int], more: bool) -> None:
+        """What put_row does to rows that are there."""
+        self.put_row("a", (self.present(pick), value, change, None), True, more)
+
+    def present(self, pick: int) -> bytes:
+        """The key of a row of "a", if there is any."""
         table = self.models[0].tables.get("a")
-        present = sorted(table.rows) if table else []
-        self.delete_row("a", present[pick % len(present)] if present else b"k", None, more)
+        found = sorted(table.rows) if table else []
+        return found[pick % len(found)] if found else b"k"
 
     @rule(name=names, prefix=prefixes, limit=st.sampled_from([1, 2, 100]), keys_only=st.booleans())
     def scan_rows(self, name: str, prefix: bytes, limit: int, keys_only: bool) -> None:
