@@ -9,11 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
+from quintet.v1.reason_pb2 import Reason
+from quintet.v1.table_service_pb2 import DeleteRowRequest, DeleteTableRequest, GetRowRequest, PutRowRequest
 
 from tests.faults.conftest import NewClient
 from tests.support.clients import JobCentreClient, TextClient
 from tests.support.stack import Stack, until
+from tests.support.table_load import reason_of, table_service
+from tests.support.table_verdict import scanned
 from tests.support.up import ask_until, up
 
 DISK_MIB = 16
@@ -67,6 +72,35 @@ class TestMemory:
             assert text.get(queue) == (job_id, DATA)
             assert text.ack(queue, job_id) == b"OK"
         assert len(text.add(queue, DATA)) == 16
+
+    @pytest.mark.usefixtures("little_memory")
+    def test_that_is_full_refuses_rows_while_reads_and_deletes_go_on_and_make_room(
+        self, stack: Stack, queue: str
+    ) -> None:
+        with table_service(stack.core.target) as service:
+            keys = self.put_rows_until_full(service, queue)
+            assert len(keys) > 5
+            for key in keys:
+                assert service.GetRow(GetRowRequest(table=queue, key=key)).row.value == DATA
+            assert sorted(row.key for row in scanned(service, queue)) == sorted(keys)
+            for key in keys:
+                assert service.DeleteRow(DeleteRowRequest(table=queue, key=key)).row.value == DATA
+            self.put_row(service, queue, b"later")
+            assert service.DeleteTable(DeleteTableRequest(table=queue)).rows == 1
+
+    def put_rows_until_full(self, service: Any, table: str) -> list[bytes]:
+        keys: list[bytes] = []
+        while True:
+            key = b"%d" % len(keys)
+            try:
+                self.put_row(service, table, key)
+            except grpc.RpcError as error:
+                assert reason_of(error) == Reason.REASON_MEMORY_FULL
+                return keys
+            keys.append(key)
+
+    def put_row(self, service: Any, table: str, key: bytes) -> None:
+        service.PutRow(PutRowRequest(table=table, key=key, value=DATA, create_if_missing=True))
 
 
 class TestDisk:
