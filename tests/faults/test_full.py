@@ -90,14 +90,15 @@ class TestMemory:
 
     def put_rows_until_full(self, service: Any, table: str) -> list[bytes]:
         keys: list[bytes] = []
-        while True:
-            key = b"%d" % len(keys)
+        reason: int | None = Reason.REASON_UNSPECIFIED
+        while reason == Reason.REASON_UNSPECIFIED:
             try:
-                self.put_row(service, table, key)
+                self.put_row(service, table, b"%d" % len(keys))
+                keys.append(b"%d" % len(keys))
             except grpc.RpcError as error:
-                assert reason_of(error) == Reason.REASON_MEMORY_FULL
-                return keys
-            keys.append(key)
+                reason = reason_of(error)
+        assert reason == Reason.REASON_MEMORY_FULL
+        return keys
 
     def put_row(self, service: Any, table: str, key: bytes) -> None:
         service.PutRow(PutRowRequest(table=table, key=key, value=DATA, create_if_missing=True))
