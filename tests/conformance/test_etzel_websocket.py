@@ -177,7 +177,8 @@ class TestFrames:
         for at in range(len(stream)):
             raw.send(stream[at : at + 1])
         # A pong does not wait for the answers before it.
-        pongs, answers = [], []
+        pongs: list[bytes] = []
+        answers: list[bytes] = []
         for first, payload in (raw.read_frame() for _ in range(3)):
             (answers if first == 0x81 else pongs).append(payload)
         assert pongs == [b"end"]
