@@ -27,21 +27,18 @@ local function find_leased(p, a, i)
   return job
 end
 
--- What find_leased and remove_job do, for the hottest case and without their tables.
-local function acknowledge(p, a, i)
-  local sequence, token = a[i], a[i + 3]
+-- Ends a leased job for good, without the tables of find_leased and remove_job: most jobs end so. False, and nothing is
+-- written, when it is anything but a job under a lease that the token ('' for whichever) is of.
+local function end_leased(p, a, i, token, kind)
+  local sequence = a[i]
   local raw = hget(p, 'runs', sequence)
-  if not raw or #raw < RUN_BYTES then
-    local _, refusal = find_leased(p, a, i)
-    return refusal
-  end
+  if not raw or #raw < RUN_BYTES then return false end
   local state, _, attempts, number, rank, position, held, deadline, leased_at, _, _, _, _, payload_bytes, session, owner =
     unpack_struct(RUN, raw)
   local q = numbered_queue(p, number)
   if not q or state ~= LEASED or not in_scope(q, a, i) or (token ~= '' and token ~= held)
     or (deadline > 0 and deadline <= p.now) then
-    local _, refusal = find_leased(p, a, i)
-    return refusal
+    return false
   end
   if not q.endable then
     expect(p, 'jobs', 'hash')
@@ -53,8 +50,15 @@ local function acknowledge(p, a, i)
   if deadline == 0 then zrem(p, 'owned', session .. owner .. sequence) end
   hdel(p, 'jobs', sequence)
   hdel(p, 'runs', sequence)
-  emit(p, EVENT.ACKNOWLEDGED, q, sequence, rank, attempts, 0, p.now - leased_at, payload_bytes, 0)
-  return 1
+  emit(p, kind, q, sequence, rank, attempts, 0, p.now - leased_at, payload_bytes, 0)
+  return true
+end
+
+-- acknowledge(..., token)
+local function acknowledge(p, a, i)
+  if end_leased(p, a, i, a[i + 3], EVENT.ACKNOWLEDGED) then return 1 end
+  local _, refusal = find_leased(p, a, i)
+  return refusal
 end
 
 -- release(..., token, delay_ms or '' for the queue's backoff, placement, reason, undo) -> state, 0 when it expired
@@ -84,6 +88,7 @@ end
 
 -- delete(sequence, scope, exact) -> the state it was in
 local function delete(p, a, i)
+  if end_leased(p, a, i, '', EVENT.DELETED) then return LEASED end
   local job = find_job(p, a, i)
   job = job and settle_job(p, job)
   if not job then return refuse(REASON.JOB_NOT_FOUND) end
