@@ -22,8 +22,10 @@ from quintet_core.storage.keys import partition_tag
 from quintet_core.storage.link import Link, LinkLostError, Reply, connect
 
 BLOCK_MS = 1000
-# Entries of one reply, all partitions together: it bounds the memory of a reader that has much to catch up with.
+# Entries of one reply, all partitions together, and how many bytes it may have were they as large as those of the last:
+# it bounds the memory of a reader that has much to catch up with.
 ENTRIES_MAX = 64
+REPLY_BYTES_MAX = 8 << 20
 # A read that comes back by itself within this time takes up new partitions without a new connection.
 PATIENCE_S = 0.002
 # After a read that brought something, more may gather for so long: the next costs the same for one entry as for many.
@@ -60,6 +62,8 @@ class LogTail:
         self._followed: dict[bytes, int] = {}
         # Entries of each stream that the read on its way may bring.
         self._count = 0
+        # The largest of the last reply, or half of what it was before.
+        self._entry_bytes = REPLY_BYTES_MAX // ENTRIES_MAX
         self._heard_at = 0.0
         self._logged_at = float("-inf")
         self._refresh: asyncio.TimerHandle | None = None
@@ -170,7 +174,8 @@ class LogTail:
             self._gone.set()
             return
         self._followed = {_stream(partition): partition for partition in positions}
-        count = self._count = max(1, ENTRIES_MAX // len(positions))
+        entries_max = min(ENTRIES_MAX, REPLY_BYTES_MAX // max(1, self._entry_bytes))
+        count = self._count = max(1, entries_max // len(positions))
         # Behind whatever is named by the offset, as also damage may be: it must not come again and again.
         ids = [b"%d-18446744073709551615" % position for position in positions.values()]
         command = ("XREAD", "COUNT", count, "BLOCK", BLOCK_MS, "STREAMS", *self._followed, *ids)
@@ -182,10 +187,13 @@ class LogTail:
             self._failure = None if isinstance(reply, LinkLostError) else reply
             self._gone.set()
             return
-        followed, most = self._followed, 0
-        for stream, entries in reply or ():
+        followed, most, largest = self._followed, 0, self._entry_bytes // 2
+        for stream, raw in reply or ():
+            entries = list(map(entry_of_stream, raw))
             most = max(most, len(entries))
-            self._follower.on_entries(followed[stream], list(map(entry_of_stream, entries)))
+            largest = max(largest, max((sum(map(len, entry)) for entry in entries), default=0))
+            self._follower.on_entries(followed[stream], entries)
+        self._entry_bytes = largest
         if 0 < most < self._count:
             self._gathering = self._loop.call_later(GATHER_S, self._read)
         else:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from quintet_core.storage.connection import RedisTerms
 from quintet_core.storage.event_log import Entry, last_offset_of
 from quintet_core.storage.link import Address
-from quintet_core.storage.log_tail import LogTail
+from quintet_core.storage.log_tail import ENTRIES_MAX, REPLY_BYTES_MAX, LogTail
 
 from tests.support.redis_server import RedisConnection, RedisServer
 
@@ -86,6 +86,32 @@ async def test_every_entry_comes_once_and_in_order(redis_server: RedisServer, re
         await until(lambda: follower.at == {1: 349, 2: 2990})
     assert [offset for partition, offset in follower.entries if partition == 1] == list(range(1, 350))
     assert [offset for partition, offset in follower.entries if partition == 2] == list(range(10, 3000, 10))
+
+
+async def test_the_larger_entries_are_the_fewer_are_read_at_once(
+    redis_server: RedisServer, redis: RedisConnection
+) -> None:
+    class Counting(Follower):
+        def __init__(self, *partitions: int) -> None:
+            super().__init__(*partitions)
+            self.replies: list[int] = []
+
+        def on_entries(self, partition: int, entries: list[Entry]) -> None:
+            self.replies.append(len(entries))
+            super().on_entries(partition, entries)
+
+    follower = Counting(4)
+    for offset in range(1, 101):
+        value = "v" * (REPLY_BYTES_MAX // 16 if offset <= 80 else 10)
+        redis.command("XADD", "{p04}:events", f"{offset}-0", "t", "1", "n", "", "e", "x" * 48, "v", value)
+    async with reading(redis_server, follower) as tail:
+        tail.on_followed()
+        await until(lambda: follower.at == {4: 100})
+    # The first reply found them out; then there were at most sixteen at a time, until they were small again.
+    first, *others = follower.replies
+    assert first == ENTRIES_MAX
+    assert sum(others[:2]) <= 2 * 16
+    assert [offset for _, offset in follower.entries] == list(range(1, 101))
 
 
 async def test_one_more_partition_is_taken_up_while_the_reader_waits(
