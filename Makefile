@@ -6,6 +6,8 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 PYTHON ?=
+# Tests mostly wait; those of one file run in one worker, in order.
+WORKERS ?= 3
 BIN := .venv/bin
 SOURCES := service adapters tests benchmarks tools
 # mypy wants folders that hold Python; the list follows the tree.
@@ -24,8 +26,8 @@ run: .venv/.installed redis ## Install what is missing, start everything, show w
 .PHONY: venv test lint types imports verify format proto docs bench clean redis
 venv: .venv/.installed-dev ## Make the virtual environment with everything for development
 
-test: .venv/.installed-dev redis lint types imports verify ## Check everything: style, types, layers, generated files, tests (ARGS="-k ...")
-	@$(BIN)/python -m pytest $(ARGS)
+test: .venv/.installed-dev redis lint types imports verify ## Check everything: style, types, layers, generated files, tests (ARGS="-k ..."; WORKERS=0: one after the other)
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(ARGS)
 
 lint: .venv/.installed-dev ## Check style and format
 	@$(BIN)/ruff check .

@@ -226,6 +226,7 @@ class TestFaults:
             (b"\x81\xff" + b"\xff" * 8 + b"mask", 1009),
             (frame(Opcode.TEXT, b"x" * 5 * MIB, fin=False) + frame(Opcode.CONT, b"x" * 5 * MIB), 1009),
         ],
+        ids=lambda _: "case",
     )
     def test_close_with_their_code_after_what_is_owed(
         self, raw: RawWebSocket, queue: str, frames: bytes, code: int

@@ -240,6 +240,7 @@ class TestFaults:
             Frame(Opcode.CLOSE, b"\x00\x05").serialize(mask=True),
             text(b"x", fin=False) + Frame(Opcode.CLOSE, b"").serialize(mask=True),
         ],
+        ids=lambda _: "case",
     )
     def test_broken_framing_is_1002(self, frames: bytes) -> None:
         for pieces in ((frames,), tuple(frames[at : at + 1] for at in range(len(frames)))):
@@ -256,6 +257,7 @@ class TestFaults:
             text(b"\xc3", fin=False) + more(b"x", fin=True),
             Frame(Opcode.CLOSE, b"\x03\xe8\xff").serialize(mask=True),
         ],
+        ids=lambda _: "case",
     )
     def test_what_is_not_utf_8_is_1007(self, frames: bytes) -> None:
         websocket = opened()

@@ -15,7 +15,7 @@ RAW = zmq.utils.z85.decode(PUBLIC)
 
 
 class TestAFile:
-    @pytest.mark.parametrize("text", [PUBLIC, PUBLIC + b"\n", b"  " + PUBLIC + b"\r\n"])
+    @pytest.mark.parametrize("text", [PUBLIC, PUBLIC + b"\n", b"  " + PUBLIC + b"\r\n"], ids=lambda _: "case")
     def test_is_forty_characters_of_z85(self, text: bytes) -> None:
         assert read_public_key(text) == RAW
 
@@ -38,6 +38,7 @@ class TestAFile:
             b'public-key = "short"',
             PUBLIC * 2,
         ],
+        ids=lambda _: "case",
     )
     def test_of_something_else_is_no_key(self, text: bytes) -> None:
         assert read_public_key(text) is None
