@@ -5,38 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.support.cli import Cli, exit_code
 from tests.support.stack import CorePart
-
-SECONDS_MAX = 60
-
-
-class Cli:
-    """Runs `quintet` against one core."""
-
-    def __init__(self, target: str) -> None:
-        self.target = target
-
-    def command(self, *arguments: str) -> list[str]:
-        name, *rest = arguments
-        return [sys.executable, "-m", "quintet_cli", name, "--target", self.target, *rest]
-
-    def run(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(self.command(*arguments), input=stdin, capture_output=True, timeout=SECONDS_MAX)
-
-    def text(self, *arguments: str, stdin: bytes = b"") -> str:
-        done = self.run(*arguments, stdin=stdin)
-        assert done.returncode == 0, done.stderr.decode()
-        return done.stdout.decode()
-
-    def records(self, *arguments: str, stdin: bytes = b"") -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.text(*arguments, "--json", stdin=stdin).splitlines()]
 
 
 @pytest.fixture
@@ -104,7 +79,7 @@ def test_lines_of_a_slow_pipe_are_put_as_they_come(cli: Cli, queue: str) -> None
             putting.stdin.flush()
             assert json.loads(putting.stdout.readline())["queue"] == queue
         putting.send_signal(signal.SIGINT)
-        assert putting.wait(SECONDS_MAX) == 130
+        assert exit_code(putting) == 130
         assert putting.stderr is not None
         assert putting.stderr.read() == b""
     assert [job["payload"] for job in cli.records("jobs", queue)] == ["one", "two"]
@@ -147,7 +122,7 @@ def test_events_are_followed_until_interrupted(cli: Cli, queue: str) -> None:
             assert json.loads(first)["queue"] == queue
         finally:
             following.send_signal(signal.SIGINT)
-        assert following.wait(SECONDS_MAX) == 130
+        assert exit_code(following) == 130
         assert following.stderr is not None
         assert following.stderr.read() == b""
 

@@ -6,44 +6,17 @@ import base64
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.support.cli import Cli, exit_code
 from tests.support.stack import CorePart
-
-SECONDS_MAX = 60
-
-
-class Cli:
-    """Runs `quintet table` against one core."""
-
-    def __init__(self, target: str) -> None:
-        self.target = target
-
-    def command(self, *arguments: str | bytes) -> list[str | bytes]:
-        return [sys.executable, "-m", "quintet_cli", "table", *arguments, "--target", self.target]
-
-    def run(self, *arguments: str | bytes, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(self.command(*arguments), input=stdin, capture_output=True, timeout=SECONDS_MAX)
-
-    def output(self, *arguments: str | bytes, stdin: bytes = b"") -> bytes:
-        done = self.run(*arguments, stdin=stdin)
-        assert done.returncode == 0, done.stderr.decode()
-        return done.stdout
-
-    def text(self, *arguments: str | bytes, stdin: bytes = b"") -> str:
-        return self.output(*arguments, stdin=stdin).decode()
-
-    def records(self, *arguments: str | bytes, stdin: bytes = b"") -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.text(*arguments, "--json", stdin=stdin).splitlines()]
 
 
 @pytest.fixture
 def cli(core: CorePart) -> Cli:
-    return Cli(core.target)
+    return Cli(core.target, "table")
 
 
 @pytest.fixture
@@ -158,7 +131,7 @@ def test_changes_are_watched_until_interrupted(cli: Cli, table: str) -> None:
             put, deleted = watching.stdout.readline().decode(), watching.stdout.readline().decode()
         finally:
             watching.send_signal(signal.SIGINT)
-        assert watching.wait(SECONDS_MAX) == 130
+        assert exit_code(watching) == 130
         assert watching.stderr.read() == b""
     assert f"row_put table={table} key=k value=[v] expires=" in put
     assert f"row_deleted table={table} key=k" in deleted
@@ -180,9 +153,8 @@ def test_a_watch_goes_on_where_one_says(cli: Cli, table: str) -> None:
 def test_the_event_log_shows_rows(cli: Cli, table: str) -> None:
     cli.text("create", table, "--events-carry-values")
     cli.text("put", table, "/w==", "v", "--key-base64")
-    command = [sys.executable, "-m", "quintet_cli", "events", "--table", table, "--target", cli.target]
-    told = subprocess.run([*command, "--json"], capture_output=True, timeout=SECONDS_MAX, check=True).stdout
-    created, put = map(json.loads, told.splitlines())
+    everything = Cli(cli.target)
+    created, put = everything.records("events", "--table", table)
     assert (created["kind"], created["table"], created["key"], "value" in created) == (
         "table_created",
         table,
@@ -190,8 +162,7 @@ def test_the_event_log_shows_rows(cli: Cli, table: str) -> None:
         False,
     )
     assert (put["kind"], put["key_base64"], put["value"], put["state"]) == ("row_put", "/w==", "v", None)
-    told = subprocess.run(command, capture_output=True, timeout=SECONDS_MAX, check=True).stdout
-    assert table in told.decode()
+    assert table in everything.text("events", "--table", table)
 
 
 def test_a_table_that_is_not_there_is_exit_code_3(cli: Cli, table: str) -> None:
