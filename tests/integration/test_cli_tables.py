@@ -193,7 +193,7 @@ def test_a_table_that_is_not_there_is_exit_code_3(cli: Cli, table: str) -> None:
     ids=str,
 )
 def test_a_wrong_command_line_is_exit_code_2(tmp_path: Path, arguments: tuple[str, ...], stdin: bytes) -> None:
-    wrong = Cli(f"unix:{tmp_path / 'nobody.sock'}").run(*arguments, stdin=stdin)
+    wrong = Cli(f"unix:{tmp_path / 'nobody.sock'}", "table").run(*arguments, stdin=stdin)
     assert wrong.returncode == 2
     assert b"Usage:" in wrong.stderr
     assert b"Traceback" not in wrong.stderr
