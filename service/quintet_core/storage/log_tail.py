@@ -110,6 +110,9 @@ class LogTail:
                 get_logger().debug("log_tail_lost", reason=str(error))
             except hiredis.ReplyError as error:
                 self._on_refusal(str(error))
+            except Exception:
+                # Ours; but whoever follows must not be left without a reader for it.
+                get_logger().exception("log_tail_failed")
             if not self._refreshing:
                 await asyncio.sleep(backoff.next_s())
 

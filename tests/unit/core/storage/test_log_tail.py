@@ -146,7 +146,7 @@ async def test_a_reader_that_is_cut_off_goes_on_where_it_was(redis_server: Redis
 
 async def test_a_redis_that_is_silent_is_given_up_and_found_again(own_redis_server: RedisServer) -> None:
     follower = Follower(1)
-    async with reading(own_redis_server, follower, timeout_s=0.1) as tail:
+    async with reading(own_redis_server, follower, timeout_s=1.0) as tail:
         tail.on_followed()
         await until(lambda: tail.connected)
         own_redis_server.freeze()
