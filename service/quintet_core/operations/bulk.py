@@ -6,13 +6,13 @@ Each answers its result or the Refusal that stopped it; what earlier steps did s
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections.abc import Sequence
 
 from quintet_core.domain.errors import Refusal
 from quintet_core.domain.job import JobState
 from quintet_core.domain.limits import SEQUENCE_MAX, Limits, check_id, check_span
 from quintet_core.domain.queue import Queue, QueueCounts
+from quintet_core.operations.listing import one_page
 from quintet_core.storage.link import into
 from quintet_core.storage.redis_store import RedisStore, Scope
 
@@ -103,19 +103,7 @@ class BulkOperations:
         """One page of queues in the order of their names (by UTF-8 bytes), and the last name when there is more."""
         self._limits.check_namespace(namespace)
         self._limits.check_name(prefix, "prefix")
-        size = self._limits.page_size(page_size)
-        pages = await asyncio.gather(
-            *(
-                self._store.list_queues(partition, namespace, prefix, after, size)
-                for partition in range(self._store.partitions)
-            )
-        )
-        found: list[list[Queue]] = []
-        for page in pages:
-            if isinstance(page, Refusal):
-                return page
-            found.append(page)
-        merged = list(heapq.merge(*found, key=lambda queue: queue.name.encode()))
-        return merged[:size], (
-            merged[size - 1].name if len(merged) > size or any(len(p) == size for p in found) else None
+        size, store = self._limits.page_size(page_size), self._store
+        return await one_page(
+            store.partitions, size, lambda partition: store.list_queues(partition, namespace, prefix, after, size)
         )

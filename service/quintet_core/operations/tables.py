@@ -6,14 +6,13 @@ method returns; a broken rule raises CallerError instead and `done` is never cal
 
 from __future__ import annotations
 
-import asyncio
-import heapq
 from collections.abc import Sequence
 
 from quintet_core.domain.errors import Refusal, broken, exceeded
 from quintet_core.domain.limits import SEQUENCE_MAX, Limits, check_span
 from quintet_core.domain.outcomes import Done
 from quintet_core.domain.table import Row, RowDelete, RowPage, RowPut, RowStored, Table, TableSettings, TtlChange
+from quintet_core.operations.listing import one_page
 from quintet_core.storage.pipeline import Ordered
 from quintet_core.storage.table_store import TableStore
 
@@ -162,19 +161,10 @@ class TableOperations:
         """One page of tables in the order of their names (by UTF-8 bytes), and the last name when there is more."""
         self.limits.check_namespace(namespace)
         self.limits.check_name(prefix, "prefix")
-        size = self.limits.page_size(page_size)
-        partitions = range(self.store.partitions)
-        pages = await asyncio.gather(
-            *(self.store.list_tables(partition, namespace, prefix, after, size) for partition in partitions)
+        size, store = self.limits.page_size(page_size), self.store
+        return await one_page(
+            store.partitions, size, lambda partition: store.list_tables(partition, namespace, prefix, after, size)
         )
-        found: list[list[Table]] = []
-        for page in pages:
-            if isinstance(page, Refusal):
-                return page
-            found.append(page)
-        merged = list(heapq.merge(*found, key=lambda table: table.name.encode()))
-        is_more = len(merged) > size or any(len(page) == size for page in found)
-        return merged[:size], merged[size - 1].name if is_more else None
 
 
 def _check_version(version: int | None) -> None:

@@ -43,6 +43,12 @@ class _LeaseNamed(Protocol):
 # --- what requests name
 
 
+def namespace_of(request: Any) -> str:
+    """The namespace that a request is about."""
+    namespace: str = request.namespace
+    return namespace or NAMESPACE_DEFAULT
+
+
 def token_of(request: _LeaseNamed) -> int | None:
     """The fencing token; None for whichever lease."""
     return None if request.any_lease else request.token

@@ -40,7 +40,7 @@ class QueueServicer(queue_service_pb2_grpc.QueueServiceServicer):
 
     async def Enqueue(self, request: pb.EnqueueRequest, context: Context) -> pb.EnqueueResponse:
         """Put jobs into a queue."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         def start(done: Done[Any]) -> None:
             jobs = convert.new_jobs(request)
@@ -50,7 +50,7 @@ class QueueServicer(queue_service_pb2_grpc.QueueServiceServicer):
 
     async def Dequeue(self, request: pb.DequeueRequest, context: Context) -> pb.DequeueResponse:
         """Lease jobs, waiting for the first when asked to. A caller that goes away takes none with it."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         async def outcome() -> Dequeued | Refusal:
             future: asyncio.Future[Dequeued | Refusal] = asyncio.get_running_loop().create_future()
@@ -68,7 +68,7 @@ class QueueServicer(queue_service_pb2_grpc.QueueServiceServicer):
 
     async def AwaitJobs(self, request: pb.AwaitJobsRequest, context: Context) -> pb.AwaitJobsResponse:
         """Wait until there is a job to take."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         async def outcome() -> Awaited | Refusal:
             future: asyncio.Future[Awaited | Refusal] = asyncio.get_running_loop().create_future()
@@ -83,7 +83,7 @@ class QueueServicer(queue_service_pb2_grpc.QueueServiceServicer):
 
     async def Acknowledge(self, request: pb.AcknowledgeRequest, context: Context) -> pb.AcknowledgeResponse:
         """End a leased job."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         def start(done: Done[Any]) -> None:
             token, queue = convert.token_of(request), convert.queue_of(request)
@@ -93,7 +93,7 @@ class QueueServicer(queue_service_pb2_grpc.QueueServiceServicer):
 
     async def Release(self, request: pb.ReleaseRequest, context: Context) -> pb.ReleaseResponse:
         """Give a leased job back."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         def start(done: Done[Any]) -> None:
             self._operations.release(
@@ -112,7 +112,7 @@ class QueueServicer(queue_service_pb2_grpc.QueueServiceServicer):
 
     async def Extend(self, request: pb.ExtendRequest, context: Context) -> pb.ExtendResponse:
         """Move a lease's deadline."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         def start(done: Done[Any]) -> None:
             token, queue = convert.token_of(request), convert.queue_of(request)
@@ -122,7 +122,7 @@ class QueueServicer(queue_service_pb2_grpc.QueueServiceServicer):
 
     async def Delete(self, request: pb.DeleteRequest, context: Context) -> pb.DeleteResponse:
         """Remove a job."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         def start(done: Done[Any]) -> None:
             self._operations.delete(namespace, request.id, convert.queue_of(request), done)
@@ -131,7 +131,7 @@ class QueueServicer(queue_service_pb2_grpc.QueueServiceServicer):
 
     async def Peek(self, request: pb.PeekRequest, context: Context) -> pb.PeekResponse:
         """Look at the next jobs."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         def start(done: Done[Any]) -> None:
             state = convert.job_state(request.state, JobState.READY)
@@ -141,7 +141,7 @@ class QueueServicer(queue_service_pb2_grpc.QueueServiceServicer):
 
     async def GetJob(self, request: pb.GetJobRequest, context: Context) -> pb.GetJobResponse:
         """A job as it stands."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         def start(done: Done[Any]) -> None:
             queue = convert.queue_of(request)
@@ -151,7 +151,7 @@ class QueueServicer(queue_service_pb2_grpc.QueueServiceServicer):
 
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsResponse:
         """A page of jobs."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         def start(done: Done[Any]) -> None:
             self._operations.list_jobs(
@@ -168,7 +168,7 @@ class QueueServicer(queue_service_pb2_grpc.QueueServiceServicer):
 
     async def Redrive(self, request: pb.RedriveRequest, context: Context) -> pb.RedriveResponse:
         """Make dead or delayed jobs ready."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         async def work() -> int | Refusal:
             return await self._bulk.redrive(
@@ -185,7 +185,7 @@ class QueueServicer(queue_service_pb2_grpc.QueueServiceServicer):
 
     async def Purge(self, request: pb.PurgeRequest, context: Context) -> pb.PurgeResponse:
         """Delete the jobs of some states."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         async def work() -> int | Refusal:
             return await self._bulk.purge(namespace, request.queue, convert.purged_states(request.states))
@@ -196,7 +196,7 @@ class QueueServicer(queue_service_pb2_grpc.QueueServiceServicer):
 
     async def Count(self, request: pb.CountRequest, context: Context) -> pb.CountResponse:
         """Jobs by state."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         def start(done: Done[Any]) -> None:
             self._operations.count(namespace, request.queue, done)
@@ -205,7 +205,7 @@ class QueueServicer(queue_service_pb2_grpc.QueueServiceServicer):
 
     async def Pause(self, request: pb.PauseRequest, context: Context) -> pb.PauseResponse:
         """Stop what goes in, out or both."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         def start(done: Done[Any]) -> None:
             direction: PauseDirection = convert.pause_direction(request.direction)
@@ -215,7 +215,7 @@ class QueueServicer(queue_service_pb2_grpc.QueueServiceServicer):
 
     async def Resume(self, request: pb.ResumeRequest, context: Context) -> pb.ResumeResponse:
         """End every pause."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         def start(done: Done[Any]) -> None:
             self._operations.resume(namespace, request.queue, done)
@@ -224,7 +224,7 @@ class QueueServicer(queue_service_pb2_grpc.QueueServiceServicer):
 
     async def CreateQueue(self, request: pb.CreateQueueRequest, context: Context) -> pb.CreateQueueResponse:
         """Make a queue."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         def start(done: Done[Any]) -> None:
             self._operations.create_queue(namespace, request.queue, convert.settings_of(request.settings), done)
@@ -233,7 +233,7 @@ class QueueServicer(queue_service_pb2_grpc.QueueServiceServicer):
 
     async def UpdateQueue(self, request: pb.UpdateQueueRequest, context: Context) -> pb.UpdateQueueResponse:
         """Replace a queue's settings."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         def start(done: Done[Any]) -> None:
             self._operations.update_queue(namespace, request.queue, convert.settings_of(request.settings), done)
@@ -242,7 +242,7 @@ class QueueServicer(queue_service_pb2_grpc.QueueServiceServicer):
 
     async def DeleteQueue(self, request: pb.DeleteQueueRequest, context: Context) -> pb.DeleteQueueResponse:
         """Remove a queue and its jobs."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         def start(done: Done[Any]) -> None:
             self._operations.delete_queue(namespace, request.queue, done)
@@ -251,7 +251,7 @@ class QueueServicer(queue_service_pb2_grpc.QueueServiceServicer):
 
     async def GetQueue(self, request: pb.GetQueueRequest, context: Context) -> pb.GetQueueResponse:
         """A queue as it stands."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         def start(done: Done[Any]) -> None:
             self._operations.get_queue(namespace, request.queue, done)
@@ -260,17 +260,13 @@ class QueueServicer(queue_service_pb2_grpc.QueueServiceServicer):
 
     async def ListQueues(self, request: pb.ListQueuesRequest, context: Context) -> pb.ListQueuesResponse:
         """A page of queues."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         async def work() -> Any:
             after = convert.queues_cursor(request.page_token)
             return await self._bulk.list_queues(namespace, request.prefix, after, request.page_size)
 
         return await self._door.wait(context, "list_queues", namespace, work, convert.queues_listed)
-
-
-def _namespace(request: Any) -> str:
-    return request.namespace or convert.NAMESPACE_DEFAULT
 
 
 def _dequeue_of(request: pb.DequeueRequest, namespace: str) -> Dequeue:

@@ -30,7 +30,7 @@ class TableServicer(table_service_pb2_grpc.TableServiceServicer):
 
     async def CreateTable(self, request: pb.CreateTableRequest, context: Context) -> pb.CreateTableResponse:
         """Make a table."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         def start(done: Done[Any]) -> None:
             self._operations.create_table(namespace, request.table, messages.settings_of(request.settings), done)
@@ -39,7 +39,7 @@ class TableServicer(table_service_pb2_grpc.TableServiceServicer):
 
     async def UpdateTable(self, request: pb.UpdateTableRequest, context: Context) -> pb.UpdateTableResponse:
         """Replace a table's settings."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         def start(done: Done[Any]) -> None:
             self._operations.update_table(namespace, request.table, messages.settings_of(request.settings), done)
@@ -48,7 +48,7 @@ class TableServicer(table_service_pb2_grpc.TableServiceServicer):
 
     async def DeleteTable(self, request: pb.DeleteTableRequest, context: Context) -> pb.DeleteTableResponse:
         """Remove a table and its rows."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         def start(done: Done[Any]) -> None:
             self._operations.delete_table(namespace, request.table, done)
@@ -57,7 +57,7 @@ class TableServicer(table_service_pb2_grpc.TableServiceServicer):
 
     async def GetTable(self, request: pb.GetTableRequest, context: Context) -> pb.GetTableResponse:
         """A table as it stands."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         def start(done: Done[Any]) -> None:
             self._operations.get_table(namespace, request.table, done)
@@ -66,7 +66,7 @@ class TableServicer(table_service_pb2_grpc.TableServiceServicer):
 
     async def ListTables(self, request: pb.ListTablesRequest, context: Context) -> pb.ListTablesResponse:
         """A page of tables."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         async def work() -> Any:
             after = convert.queues_cursor(request.page_token)
@@ -78,7 +78,7 @@ class TableServicer(table_service_pb2_grpc.TableServiceServicer):
 
     async def PutRow(self, request: pb.PutRowRequest, context: Context) -> pb.PutRowResponse:
         """Insert or replace a row."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         def start(done: Done[Any]) -> None:
             put = messages.row_put(request)
@@ -88,7 +88,7 @@ class TableServicer(table_service_pb2_grpc.TableServiceServicer):
 
     async def GetRow(self, request: pb.GetRowRequest, context: Context) -> pb.GetRowResponse:
         """A row as it stands."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         def start(done: Done[Any]) -> None:
             self._operations.get_row(namespace, request.table, request.key, done)
@@ -97,7 +97,7 @@ class TableServicer(table_service_pb2_grpc.TableServiceServicer):
 
     async def DeleteRow(self, request: pb.DeleteRowRequest, context: Context) -> pb.DeleteRowResponse:
         """Remove a row and tell it."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         def start(done: Done[Any]) -> None:
             expected = messages.expected_version(request)
@@ -107,7 +107,7 @@ class TableServicer(table_service_pb2_grpc.TableServiceServicer):
 
     async def ScanRows(self, request: pb.ScanRowsRequest, context: Context) -> pb.ScanRowsResponse:
         """A page of rows."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         def start(done: Done[Any]) -> None:
             self._operations.scan_rows(
@@ -124,7 +124,7 @@ class TableServicer(table_service_pb2_grpc.TableServiceServicer):
 
     async def WriteRows(self, request: pb.WriteRowsRequest, context: Context) -> pb.WriteRowsResponse:
         """Several writes, all or none."""
-        namespace = _namespace(request)
+        namespace = convert.namespace_of(request)
 
         def start(done: Done[Any]) -> None:
             writes = messages.row_writes(request)
@@ -136,7 +136,3 @@ class TableServicer(table_service_pb2_grpc.TableServiceServicer):
         """Changes of rows as they are committed."""
         await context.abort(grpc.StatusCode.UNIMPLEMENTED, "WatchRows")
         yield pb.WatchRowsResponse()
-
-
-def _namespace(request: Any) -> str:
-    return request.namespace or convert.NAMESPACE_DEFAULT

@@ -33,7 +33,7 @@ class WatchServicer:
 
     async def WatchRows(self, request: pb.WatchRowsRequest, context: Context) -> None:  # noqa: N802 - the API's name
         """Changes as they are committed, until the caller leaves or the core drains."""
-        namespace = request.namespace or convert.NAMESPACE_DEFAULT
+        namespace = convert.namespace_of(request)
         await self._followings.serve(context, VERB, namespace, lambda: self._open(request, namespace), _response)
 
     async def _open(self, request: pb.WatchRowsRequest, namespace: str) -> Watcher | Refusal:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from quintet_core.domain.errors import Reason, Refusal, refusal
+from quintet_core.domain.outcomes import Done
 from quintet_core.storage.keys import name_key, partition_of
 from quintet_core.storage.link import Reply, into
 from quintet_core.storage.packing import Argument, pack
@@ -71,6 +72,24 @@ class Asking:
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self.submit(partition, verb, arguments, into(future), order)
         return future
+
+    def _of_name(
+        self,
+        verb: str,
+        namespace: str,
+        name: str,
+        rest: tuple[Argument, ...],
+        parse: Callable[[Reply, int], _T],
+        done: Done[_T],
+        order: Ordered | None,
+    ) -> None:
+        """A verb of one queue or table; `parse` takes its answer and its partition."""
+        key, partition = home(namespace, name, self.partitions)
+
+        def on_answer(answer: Reply) -> None:
+            done(parsed(lambda raw: parse(raw, partition), answer))
+
+        self.submit(partition, verb, [key, *rest], on_answer, order)
 
     def partition_of(self, namespace: str, queue: str) -> int:
         """The partition of a queue."""

@@ -316,26 +316,9 @@ class RedisStore(Upkeep):
 
     # --- queues
 
-    def _of_queue(
-        self,
-        verb: str,
-        namespace: str,
-        queue: str,
-        rest: tuple[Argument, ...],
-        parse: Callable[[Reply, int], _T],
-        done: Done[_T],
-        order: Ordered | None,
-    ) -> None:
-        key, partition = home(namespace, queue, self.partitions)
-
-        def on_answer(answer: Reply) -> None:
-            done(parsed(lambda raw: parse(raw, partition), answer))
-
-        self.submit(partition, verb, [key, *rest], on_answer, order)
-
     def count(self, namespace: str, queue: str, done: Done[QueueCounts], order: Ordered | None = None) -> None:
         """Jobs by state. Refusal: QUEUE_NOT_FOUND."""
-        self._of_queue("count", namespace, queue, (), _counts, done, order)
+        self._of_name("count", namespace, queue, (), _counts, done, order)
 
     def list_jobs(
         self,
@@ -356,25 +339,25 @@ class RedisStore(Upkeep):
             return JobPage(jobs, (answer[0], answer[1]) if answer[1] else None)
 
         rest: tuple[Argument, ...] = (int(state), limit, score, place, b"1" if with_payload else b"0")
-        self._of_queue("list_jobs", namespace, queue, rest, parse, done, order)
+        self._of_name("list_jobs", namespace, queue, rest, parse, done, order)
 
     def create_queue(
         self, namespace: str, queue: str, settings: QueueSettings, done: Done[Queue], order: Ordered | None = None
     ) -> None:
         """Refusal: QUEUE_EXISTS."""
         rest = (records.pack_settings(settings),)
-        self._of_queue("create_queue", namespace, queue, rest, records.unpack_queue, done, order)
+        self._of_name("create_queue", namespace, queue, rest, records.unpack_queue, done, order)
 
     def update_queue(
         self, namespace: str, queue: str, settings: QueueSettings, done: Done[Queue], order: Ordered | None = None
     ) -> None:
         """Replace all settings. Refusal: QUEUE_NOT_FOUND."""
         rest = (records.pack_settings(settings),)
-        self._of_queue("update_queue", namespace, queue, rest, records.unpack_queue, done, order)
+        self._of_name("update_queue", namespace, queue, rest, records.unpack_queue, done, order)
 
     def get_queue(self, namespace: str, queue: str, done: Done[Queue], order: Ordered | None = None) -> None:
         """Refusal: QUEUE_NOT_FOUND."""
-        self._of_queue("get_queue", namespace, queue, (), records.unpack_queue, done, order)
+        self._of_name("get_queue", namespace, queue, (), records.unpack_queue, done, order)
 
     def pause(
         self,
@@ -387,15 +370,15 @@ class RedisStore(Upkeep):
     ) -> None:
         """`duration_ms` 0: until resumed. Refusal: QUEUE_NOT_FOUND."""
         rest = (int(direction), duration_ms)
-        self._of_queue("pause", namespace, queue, rest, records.unpack_queue, done, order)
+        self._of_name("pause", namespace, queue, rest, records.unpack_queue, done, order)
 
     def resume(self, namespace: str, queue: str, done: Done[Queue], order: Ordered | None = None) -> None:
         """Refusal: QUEUE_NOT_FOUND."""
-        self._of_queue("resume", namespace, queue, (), records.unpack_queue, done, order)
+        self._of_name("resume", namespace, queue, (), records.unpack_queue, done, order)
 
     def delete_queue(self, namespace: str, queue: str, done: Done[int], order: Ordered | None = None) -> None:
         """Gone at once for readers; answers the number of jobs in it. Refusal: QUEUE_NOT_FOUND."""
-        self._of_queue("delete_queue", namespace, queue, (), lambda answer, _: int(answer), done, order)
+        self._of_name("delete_queue", namespace, queue, (), lambda answer, _: int(answer), done, order)
 
     async def purge_step(self, namespace: str, queue: str, state: JobState) -> int | Refusal:
         """Delete some jobs of a state; how many."""

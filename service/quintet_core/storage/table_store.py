@@ -98,7 +98,7 @@ class TableStore(Asking):
         TABLE_NOT_FOUND."""
         low, high = records.scan_bounds(prefix, after)
         rest: tuple[Argument, ...] = (low, high, limit, b"1" if keys_only else b"0")
-        self._of_table("scan_rows", namespace, table, rest, lambda answer, _: _page(answer), done, order)
+        self._of_name("scan_rows", namespace, table, rest, lambda answer, _: _page(answer), done, order)
 
     def write_rows(
         self,
@@ -114,44 +114,27 @@ class TableStore(Asking):
         rest: list[Argument] = [_PACKED_SETTINGS if create_if_missing else b"", len(writes)]
         for write in writes:
             rest += records.pack_write(write)
-        self._of_table("write_rows", namespace, table, tuple(rest), lambda answer, _: _versions(answer), done, order)
+        self._of_name("write_rows", namespace, table, tuple(rest), lambda answer, _: _versions(answer), done, order)
 
     # --- tables
-
-    def _of_table(
-        self,
-        verb: str,
-        namespace: str,
-        table: str,
-        rest: tuple[Argument, ...],
-        parse: Callable[[Reply, int], _T],
-        done: Done[_T],
-        order: Ordered | None,
-    ) -> None:
-        key, partition = home(namespace, table, self.partitions)
-
-        def on_answer(answer: Reply) -> None:
-            done(parsed(lambda raw: parse(raw, partition), answer))
-
-        self.submit(partition, verb, [key, *rest], on_answer, order)
 
     def create_table(
         self, namespace: str, table: str, settings: TableSettings, done: Done[Table], order: Ordered | None = None
     ) -> None:
         """Rows that an earlier table of this name left go first. Refusal: TABLE_EXISTS."""
         rest = (records.pack_settings(settings),)
-        self._of_table("create_table", namespace, table, rest, records.unpack_table, done, order)
+        self._of_name("create_table", namespace, table, rest, records.unpack_table, done, order)
 
     def update_table(
         self, namespace: str, table: str, settings: TableSettings, done: Done[Table], order: Ordered | None = None
     ) -> None:
         """Replace all settings. Refusal: TABLE_NOT_FOUND."""
         rest = (records.pack_settings(settings),)
-        self._of_table("update_table", namespace, table, rest, records.unpack_table, done, order)
+        self._of_name("update_table", namespace, table, rest, records.unpack_table, done, order)
 
     def get_table(self, namespace: str, table: str, done: Done[Table], order: Ordered | None = None) -> None:
         """Refusal: TABLE_NOT_FOUND."""
-        self._of_table("get_table", namespace, table, (), records.unpack_table, done, order)
+        self._of_name("get_table", namespace, table, (), records.unpack_table, done, order)
 
     def delete_table(self, namespace: str, table: str, done: Done[int], order: Ordered | None = None) -> None:
         """Gone at once for readers; answers the number of rows in it. Refusal: TABLE_NOT_FOUND."""
@@ -162,7 +145,7 @@ class TableStore(Asking):
                 self._on_leftovers(partition)
             done(rows)
 
-        self._of_table("delete_table", namespace, table, (), lambda answer, _: int(answer), on_deleted, order)
+        self._of_name("delete_table", namespace, table, (), lambda answer, _: int(answer), on_deleted, order)
 
     async def list_tables(
         self, partition: int, namespace: str, prefix: str, after: str | None, limit: int
