@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +17,8 @@ from quintet.v1.reason_pb2 import Reason
 from quintet_core.domain.limits import Limits
 
 from tests.support.api import Api, open_api, refused
-from tests.support.stack import CorePart, RedisPart
+from tests.support.core import running_core
+from tests.support.stack import CorePart
 
 NARROW = {
     "payload_bytes_max": 10,
@@ -102,18 +100,8 @@ COUNTED = {
 @pytest.fixture(scope="module")
 def core() -> Iterator[CorePart]:
     """A core with narrow bounds."""
-    folder = Path(tempfile.mkdtemp(prefix="quintet-"))
-    redis = RedisPart(folder)
-    core = CorePart(folder, redis)
-    core.environment = {f"QUINTET_{name.upper()}": str(value) for name, value in NARROW.items()}
-    try:
-        redis.start()
-        core.start()
+    with running_core(**{f"QUINTET_{name.upper()}": str(value) for name, value in NARROW.items()}) as core:
         yield core
-    finally:
-        core.kill9()
-        redis.kill9()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,14 @@ import pytest
 from tests.support.stack import CorePart, RedisPart
 
 
-@pytest.fixture(scope="module")
-def core() -> Iterator[CorePart]:
-    """A running core on an empty Redis."""
+@contextmanager
+def running_core(**environment: str) -> Iterator[CorePart]:
+    """A running core on an empty Redis; `environment` are settings beyond the usual."""
     # Short-named: the path of a unix socket may have 107 bytes.
     folder = Path(tempfile.mkdtemp(prefix="quintet-"))
     redis = RedisPart(folder)
     core = CorePart(folder, redis)
+    core.environment = environment
     try:
         redis.start()
         core.start()
@@ -28,6 +30,13 @@ def core() -> Iterator[CorePart]:
         core.kill9()
         redis.kill9()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def core() -> Iterator[CorePart]:
+    """A running core on an empty Redis."""
+    with running_core() as core:
+        yield core
 
 
 @pytest.fixture

@@ -43,6 +43,10 @@ class Access:
         """Whether the verb is allowed on something at all."""
         return verb in self.verbs or _ALL in self.verbs
 
+    def permits(self, verb: str, namespace: str | None) -> bool:
+        """Whether a verb may be used on a namespace; None: on none, or on all that the caller sees."""
+        return self.allows_verb(verb) if namespace is None else self.allows(verb, namespace)
+
     def sees(self, namespace: str) -> bool:
         """Whether the namespace is the caller's."""
         return any(pattern == _ALL or fnmatchcase(namespace, pattern) for pattern in self.namespaces)

@@ -58,7 +58,7 @@ class Door:
         """A verb in the awaiting style."""
         began = perf_counter()
         outcome: _O | Refusal
-        if not _allowed(verb, namespace):
+        if not current_access().permits(verb, namespace):
             outcome = refusal(Reason.PERMISSION_DENIED)
         else:
             try:
@@ -75,8 +75,3 @@ class Door:
         if isinstance(outcome, Refusal):
             await abort(context, outcome)
         return said
-
-
-def _allowed(verb: str, namespace: str | None) -> bool:
-    access = current_access()
-    return access.allows_verb(verb) if namespace is None else access.allows(verb, namespace)

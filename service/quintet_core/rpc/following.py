@@ -56,8 +56,7 @@ class Followings:
             self._open -= 1
 
     def _refused(self, verb: str, namespace: str | None) -> Refusal | None:
-        access = current_access()
-        if not (access.allows_verb(verb) if namespace is None else access.allows(verb, namespace)):
+        if not current_access().permits(verb, namespace):
             return refusal(Reason.PERMISSION_DENIED)
         if self._open >= self._streams_max:
             return refusal(Reason.TOO_MANY_IN_FLIGHT, f"too many {self._what}", max=str(self._streams_max))
