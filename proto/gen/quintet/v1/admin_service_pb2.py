@@ -24,21 +24,31 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1equintet/v1/admin_service.proto\x12\nquintet.v1\"\x16\n\x14GetDurabilityRequest\"\xd4\x01\n\x15GetDurabilityResponse\x12\x0f\n\x07\x64urable\x18\x01 \x01(\x08\x12\x14\n\x0cweak_allowed\x18\x02 \x01(\x08\x12\x12\n\nweaknesses\x18\x03 \x03(\t\x12\x13\n\x0b\x61ppend_only\x18\x04 \x01(\x08\x12\x14\n\x0c\x61ppend_fsync\x18\x05 \x01(\t\x12\x17\n\x0f\x65viction_policy\x18\x06 \x01(\t\x12\x15\n\rchecked_at_ms\x18\x07 \x01(\x03\x12%\n\x1d\x61ppend_only_last_write_status\x18\x08 \x01(\t\"\x10\n\x0eGetInfoRequest\"\xd7\x01\n\x0fGetInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x17\n\x0flibrary_version\x18\x02 \x01(\r\x12\x12\n\npartitions\x18\x03 \x01(\r\x12\x15\n\rredis_version\x18\x04 \x01(\t\x12\x0f\n\x07replica\x18\x05 \x01(\t\x12\x15\n\rstarted_at_ms\x18\x06 \x01(\x03\x12\x10\n\x08sessions\x18\x07 \x01(\x03\x12\x14\n\x0cparked_waits\x18\x08 \x01(\x03\x12\r\n\x05ready\x18\t \x01(\x08\x12\x10\n\x08\x64raining\x18\n \x01(\x08\x32\xa8\x01\n\x0c\x41\x64minService\x12T\n\rGetDurability\x12 .quintet.v1.GetDurabilityRequest\x1a!.quintet.v1.GetDurabilityResponse\x12\x42\n\x07GetInfo\x12\x1a.quintet.v1.GetInfoRequest\x1a\x1b.quintet.v1.GetInfoResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1equintet/v1/admin_service.proto\x12\nquintet.v1\"g\n\x11NamespaceSettings\x12\x16\n\x0ejob_events_off\x18\x01 \x01(\x08\x12\x1d\n\x15\x65vents_carry_payloads\x18\x02 \x01(\x08\x12\x1b\n\x13\x65vents_carry_values\x18\x03 \x01(\x08\"(\n\x13GetNamespaceRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\"G\n\x14GetNamespaceResponse\x12/\n\x08settings\x18\x01 \x01(\x0b\x32\x1d.quintet.v1.NamespaceSettings\"\\\n\x16UpdateNamespaceRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12/\n\x08settings\x18\x02 \x01(\x0b\x32\x1d.quintet.v1.NamespaceSettings\"\x19\n\x17UpdateNamespaceResponse\"\x16\n\x14GetDurabilityRequest\"\xd4\x01\n\x15GetDurabilityResponse\x12\x0f\n\x07\x64urable\x18\x01 \x01(\x08\x12\x14\n\x0cweak_allowed\x18\x02 \x01(\x08\x12\x12\n\nweaknesses\x18\x03 \x03(\t\x12\x13\n\x0b\x61ppend_only\x18\x04 \x01(\x08\x12\x14\n\x0c\x61ppend_fsync\x18\x05 \x01(\t\x12\x17\n\x0f\x65viction_policy\x18\x06 \x01(\t\x12\x15\n\rchecked_at_ms\x18\x07 \x01(\x03\x12%\n\x1d\x61ppend_only_last_write_status\x18\x08 \x01(\t\"\x10\n\x0eGetInfoRequest\"\xd7\x01\n\x0fGetInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x17\n\x0flibrary_version\x18\x02 \x01(\r\x12\x12\n\npartitions\x18\x03 \x01(\r\x12\x15\n\rredis_version\x18\x04 \x01(\t\x12\x0f\n\x07replica\x18\x05 \x01(\t\x12\x15\n\rstarted_at_ms\x18\x06 \x01(\x03\x12\x10\n\x08sessions\x18\x07 \x01(\x03\x12\x14\n\x0cparked_waits\x18\x08 \x01(\x03\x12\r\n\x05ready\x18\t \x01(\x08\x12\x10\n\x08\x64raining\x18\n \x01(\x08\x32\xd7\x02\n\x0c\x41\x64minService\x12T\n\rGetDurability\x12 .quintet.v1.GetDurabilityRequest\x1a!.quintet.v1.GetDurabilityResponse\x12\x42\n\x07GetInfo\x12\x1a.quintet.v1.GetInfoRequest\x1a\x1b.quintet.v1.GetInfoResponse\x12Q\n\x0cGetNamespace\x12\x1f.quintet.v1.GetNamespaceRequest\x1a .quintet.v1.GetNamespaceResponse\x12Z\n\x0fUpdateNamespace\x12\".quintet.v1.UpdateNamespaceRequest\x1a#.quintet.v1.UpdateNamespaceResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'quintet.v1.admin_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_GETDURABILITYREQUEST']._serialized_start=46
-  _globals['_GETDURABILITYREQUEST']._serialized_end=68
-  _globals['_GETDURABILITYRESPONSE']._serialized_start=71
-  _globals['_GETDURABILITYRESPONSE']._serialized_end=283
-  _globals['_GETINFOREQUEST']._serialized_start=285
-  _globals['_GETINFOREQUEST']._serialized_end=301
-  _globals['_GETINFORESPONSE']._serialized_start=304
-  _globals['_GETINFORESPONSE']._serialized_end=519
-  _globals['_ADMINSERVICE']._serialized_start=522
-  _globals['_ADMINSERVICE']._serialized_end=690
+  _globals['_NAMESPACESETTINGS']._serialized_start=46
+  _globals['_NAMESPACESETTINGS']._serialized_end=149
+  _globals['_GETNAMESPACEREQUEST']._serialized_start=151
+  _globals['_GETNAMESPACEREQUEST']._serialized_end=191
+  _globals['_GETNAMESPACERESPONSE']._serialized_start=193
+  _globals['_GETNAMESPACERESPONSE']._serialized_end=264
+  _globals['_UPDATENAMESPACEREQUEST']._serialized_start=266
+  _globals['_UPDATENAMESPACEREQUEST']._serialized_end=358
+  _globals['_UPDATENAMESPACERESPONSE']._serialized_start=360
+  _globals['_UPDATENAMESPACERESPONSE']._serialized_end=385
+  _globals['_GETDURABILITYREQUEST']._serialized_start=387
+  _globals['_GETDURABILITYREQUEST']._serialized_end=409
+  _globals['_GETDURABILITYRESPONSE']._serialized_start=412
+  _globals['_GETDURABILITYRESPONSE']._serialized_end=624
+  _globals['_GETINFOREQUEST']._serialized_start=626
+  _globals['_GETINFOREQUEST']._serialized_end=642
+  _globals['_GETINFORESPONSE']._serialized_start=645
+  _globals['_GETINFORESPONSE']._serialized_end=860
+  _globals['_ADMINSERVICE']._serialized_start=863
+  _globals['_ADMINSERVICE']._serialized_end=1206
 # @@protoc_insertion_point(module_scope)

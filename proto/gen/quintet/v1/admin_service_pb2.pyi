@@ -19,6 +19,111 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
+class NamespaceSettings(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_EVENTS_OFF_FIELD_NUMBER: _builtins.int
+    EVENTS_CARRY_PAYLOADS_FIELD_NUMBER: _builtins.int
+    EVENTS_CARRY_VALUES_FIELD_NUMBER: _builtins.int
+    job_events_off: _builtins.bool
+    """Changes of jobs are not written to the event log, only counted. Tables' are always written: watches read them."""
+    events_carry_payloads: _builtins.bool
+    """JOB_ENQUEUED carries the payload."""
+    events_carry_values: _builtins.bool
+    """ROW_PUT carries the value, as under the setting of the same name of a table."""
+    def __init__(
+        self,
+        *,
+        job_events_off: _builtins.bool = ...,
+        events_carry_payloads: _builtins.bool = ...,
+        events_carry_values: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events_carry_payloads", b"events_carry_payloads", "events_carry_values", b"events_carry_values", "job_events_off", b"job_events_off"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NamespaceSettings: _TypeAlias = NamespaceSettings  # noqa: Y015
+
+@_typing.final
+class GetNamespaceRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["namespace", b"namespace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetNamespaceRequest: _TypeAlias = GetNamespaceRequest  # noqa: Y015
+
+@_typing.final
+class GetNamespaceResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SETTINGS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def settings(self) -> Global___NamespaceSettings: ...
+    def __init__(
+        self,
+        *,
+        settings: Global___NamespaceSettings | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["settings", b"settings"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["settings", b"settings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetNamespaceResponse: _TypeAlias = GetNamespaceResponse  # noqa: Y015
+
+@_typing.final
+class UpdateNamespaceRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    SETTINGS_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    @_builtins.property
+    def settings(self) -> Global___NamespaceSettings: ...
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        settings: Global___NamespaceSettings | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["settings", b"settings"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["namespace", b"namespace", "settings", b"settings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateNamespaceRequest: _TypeAlias = UpdateNamespaceRequest  # noqa: Y015
+
+@_typing.final
+class UpdateNamespaceResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateNamespaceResponse: _TypeAlias = UpdateNamespaceResponse  # noqa: Y015
+
+@_typing.final
 class GetDurabilityRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

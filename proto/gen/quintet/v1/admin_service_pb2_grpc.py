@@ -44,6 +44,16 @@ class AdminServiceStub:
                 request_serializer=quintet_dot_v1_dot_admin__service__pb2.GetInfoRequest.SerializeToString,
                 response_deserializer=quintet_dot_v1_dot_admin__service__pb2.GetInfoResponse.FromString,
                 _registered_method=True)
+        self.GetNamespace = channel.unary_unary(
+                '/quintet.v1.AdminService/GetNamespace',
+                request_serializer=quintet_dot_v1_dot_admin__service__pb2.GetNamespaceRequest.SerializeToString,
+                response_deserializer=quintet_dot_v1_dot_admin__service__pb2.GetNamespaceResponse.FromString,
+                _registered_method=True)
+        self.UpdateNamespace = channel.unary_unary(
+                '/quintet.v1.AdminService/UpdateNamespace',
+                request_serializer=quintet_dot_v1_dot_admin__service__pb2.UpdateNamespaceRequest.SerializeToString,
+                response_deserializer=quintet_dot_v1_dot_admin__service__pb2.UpdateNamespaceResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -61,6 +71,20 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetNamespace(self, request, context):
+        """What holds for all queues and tables of a namespace.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateNamespace(self, request, context):
+        """Replaces it. Takes effect with the next change; said again after a failure, it ends the same.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -73,6 +97,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.GetInfo,
                     request_deserializer=quintet_dot_v1_dot_admin__service__pb2.GetInfoRequest.FromString,
                     response_serializer=quintet_dot_v1_dot_admin__service__pb2.GetInfoResponse.SerializeToString,
+            ),
+            'GetNamespace': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetNamespace,
+                    request_deserializer=quintet_dot_v1_dot_admin__service__pb2.GetNamespaceRequest.FromString,
+                    response_serializer=quintet_dot_v1_dot_admin__service__pb2.GetNamespaceResponse.SerializeToString,
+            ),
+            'UpdateNamespace': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateNamespace,
+                    request_deserializer=quintet_dot_v1_dot_admin__service__pb2.UpdateNamespaceRequest.FromString,
+                    response_serializer=quintet_dot_v1_dot_admin__service__pb2.UpdateNamespaceResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -129,6 +163,60 @@ class AdminService:
             '/quintet.v1.AdminService/GetInfo',
             quintet_dot_v1_dot_admin__service__pb2.GetInfoRequest.SerializeToString,
             quintet_dot_v1_dot_admin__service__pb2.GetInfoResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetNamespace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quintet.v1.AdminService/GetNamespace',
+            quintet_dot_v1_dot_admin__service__pb2.GetNamespaceRequest.SerializeToString,
+            quintet_dot_v1_dot_admin__service__pb2.GetNamespaceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateNamespace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quintet.v1.AdminService/UpdateNamespace',
+            quintet_dot_v1_dot_admin__service__pb2.UpdateNamespaceRequest.SerializeToString,
+            quintet_dot_v1_dot_admin__service__pb2.UpdateNamespaceResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -33,12 +33,20 @@ class AdminServiceStub:
     def __new__(cls, channel: _aio.Channel) -> AdminServiceAsyncStub: ...
     GetDurability: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetDurabilityRequest, _admin_service_pb2.GetDurabilityResponse]
     GetInfo: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetInfoRequest, _admin_service_pb2.GetInfoResponse]
+    GetNamespace: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetNamespaceRequest, _admin_service_pb2.GetNamespaceResponse]
+    """What holds for all queues and tables of a namespace."""
+    UpdateNamespace: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.UpdateNamespaceRequest, _admin_service_pb2.UpdateNamespaceResponse]
+    """Replaces it. Takes effect with the next change; said again after a failure, it ends the same."""
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetDurability: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetDurabilityRequest, _admin_service_pb2.GetDurabilityResponse]  # type: ignore[assignment]
     GetInfo: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetInfoRequest, _admin_service_pb2.GetInfoResponse]  # type: ignore[assignment]
+    GetNamespace: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetNamespaceRequest, _admin_service_pb2.GetNamespaceResponse]  # type: ignore[assignment]
+    """What holds for all queues and tables of a namespace."""
+    UpdateNamespace: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.UpdateNamespaceRequest, _admin_service_pb2.UpdateNamespaceResponse]  # type: ignore[assignment]
+    """Replaces it. Takes effect with the next change; said again after a failure, it ends the same."""
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -54,5 +62,21 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.GetInfoRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.GetInfoResponse, _abc.Awaitable[_admin_service_pb2.GetInfoResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetNamespace(
+        self,
+        request: _admin_service_pb2.GetNamespaceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.GetNamespaceResponse, _abc.Awaitable[_admin_service_pb2.GetNamespaceResponse]]:
+        """What holds for all queues and tables of a namespace."""
+
+    @_abc_1.abstractmethod
+    def UpdateNamespace(
+        self,
+        request: _admin_service_pb2.UpdateNamespaceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.UpdateNamespaceResponse, _abc.Awaitable[_admin_service_pb2.UpdateNamespaceResponse]]:
+        """Replaces it. Takes effect with the next change; said again after a failure, it ends the same."""
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -114,6 +114,7 @@ class Event(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     EXPIRES_AT_MS_FIELD_NUMBER: _builtins.int
     VALUE_FIELD_NUMBER: _builtins.int
+    PAYLOAD_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
     offset: _builtins.int
     """Position in the partition: 1, 2, 3, ... without gaps."""
@@ -142,7 +143,9 @@ class Event(_message.Message):
     expires_at_ms: _builtins.int
     """ROW_PUT: the row's deadline in epoch milliseconds; 0: none."""
     value: _builtins.bytes
-    """ROW_PUT in a table whose events carry values. `payload_bytes` is the value's size either way."""
+    """ROW_PUT in a table or namespace whose events carry values. `payload_bytes` is the value's size either way."""
+    payload: _builtins.bytes
+    """JOB_ENQUEUED in a namespace whose events carry payloads."""
     def __init__(
         self,
         *,
@@ -164,13 +167,19 @@ class Event(_message.Message):
         key: _builtins.bytes = ...,
         expires_at_ms: _builtins.int = ...,
         value: _builtins.bytes | None = ...,
+        payload: _builtins.bytes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "value", b"value"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_payload", b"_payload", "_value", b"_value", "payload", b"payload", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "at_ms", b"at_ms", "attempt", b"attempt", "detail", b"detail", "expires_at_ms", b"expires_at_ms", "job_id", b"job_id", "key", b"key", "kind", b"kind", "namespace", b"namespace", "offset", b"offset", "partition", b"partition", "payload_bytes", b"payload_bytes", "queue", b"queue", "rank", b"rank", "service_ms", b"service_ms", "state", b"state", "table", b"table", "value", b"value", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_payload", b"_payload", "_value", b"_value", "at_ms", b"at_ms", "attempt", b"attempt", "detail", b"detail", "expires_at_ms", b"expires_at_ms", "job_id", b"job_id", "key", b"key", "kind", b"kind", "namespace", b"namespace", "offset", b"offset", "partition", b"partition", "payload", b"payload", "payload_bytes", b"payload_bytes", "queue", b"queue", "rank", b"rank", "service_ms", b"service_ms", "state", b"state", "table", b"table", "value", b"value", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__payload: _TypeAlias = _typing.Literal["payload"]  # noqa: Y015
+    _WhichOneofArgType__payload: _TypeAlias = _typing.Literal["_payload", b"_payload"]  # noqa: Y015
     _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
     _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__payload) -> _WhichOneofReturnType__payload | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
 
 Global___Event: _TypeAlias = Event  # noqa: Y015

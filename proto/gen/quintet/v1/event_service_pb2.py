@@ -25,33 +25,57 @@ _sym_db = _symbol_database.Default()
 from quintet.v1 import event_pb2 as quintet_dot_v1_dot_event__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1equintet/v1/event_service.proto\x12\nquintet.v1\x1a\x16quintet/v1/event.proto\")\n\x15ListPartitionsRequest\x12\x10\n\x08\x63onsumer\x18\x01 \x01(\t\"r\n\tPartition\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x14\n\x0c\x66irst_offset\x18\x02 \x01(\x03\x12\x13\n\x0blast_offset\x18\x03 \x01(\x03\x12\x18\n\x10\x63ommitted_offset\x18\x04 \x01(\x03\x12\r\n\x05\x65poch\x18\x05 \x01(\x04\"C\n\x16ListPartitionsResponse\x12)\n\npartitions\x18\x01 \x03(\x0b\x32\x15.quintet.v1.Partition\"P\n\x11ReadEventsRequest\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x14\n\x0c\x61\x66ter_offset\x18\x02 \x01(\x03\x12\x12\n\nevents_max\x18\x03 \x01(\r\"L\n\x12ReadEventsResponse\x12!\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x11.quintet.v1.Event\x12\x13\n\x0blast_offset\x18\x02 \x01(\x03\"Y\n\x13\x43ommitOffsetRequest\x12\x10\n\x08\x63onsumer\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\"0\n\x14\x43ommitOffsetResponse\x12\x18\n\x10\x63ommitted_offset\x18\x01 \x01(\x03\"i\n\x10SubscribeRequest\x12+\n\x06starts\x18\x01 \x03(\x0b\x32\x1b.quintet.v1.PartitionOffset\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x15\n\rfrom_earliest\x18\x03 \x01(\x08\":\n\x0fPartitionOffset\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x14\n\x0c\x61\x66ter_offset\x18\x02 \x01(\x03\"6\n\x11SubscribeResponse\x12!\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x11.quintet.v1.Event2\xd3\x02\n\x0c\x45ventService\x12W\n\x0eListPartitions\x12!.quintet.v1.ListPartitionsRequest\x1a\".quintet.v1.ListPartitionsResponse\x12K\n\nReadEvents\x12\x1d.quintet.v1.ReadEventsRequest\x1a\x1e.quintet.v1.ReadEventsResponse\x12Q\n\x0c\x43ommitOffset\x12\x1f.quintet.v1.CommitOffsetRequest\x1a .quintet.v1.CommitOffsetResponse\x12J\n\tSubscribe\x12\x1c.quintet.v1.SubscribeRequest\x1a\x1d.quintet.v1.SubscribeResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1equintet/v1/event_service.proto\x12\nquintet.v1\x1a\x16quintet/v1/event.proto\"G\n\x15ListPartitionsRequest\x12\x10\n\x08\x63onsumer\x18\x01 \x01(\t\x12\x1c\n\x03log\x18\x02 \x01(\x0e\x32\x0f.quintet.v1.Log\"\x9b\x01\n\tPartition\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x14\n\x0c\x66irst_offset\x18\x02 \x01(\x03\x12\x13\n\x0blast_offset\x18\x03 \x01(\x03\x12\x18\n\x10\x63ommitted_offset\x18\x04 \x01(\x03\x12\r\n\x05\x65poch\x18\x05 \x01(\x04\x12\x13\n\x0b\x66irst_at_ms\x18\x06 \x01(\x03\x12\x12\n\nlast_at_ms\x18\x07 \x01(\x03\"C\n\x16ListPartitionsResponse\x12)\n\npartitions\x18\x01 \x03(\x0b\x32\x15.quintet.v1.Partition\"P\n\x11ReadEventsRequest\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x14\n\x0c\x61\x66ter_offset\x18\x02 \x01(\x03\x12\x12\n\nevents_max\x18\x03 \x01(\r\"L\n\x12ReadEventsResponse\x12!\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x11.quintet.v1.Event\x12\x13\n\x0blast_offset\x18\x02 \x01(\x03\"w\n\x13\x43ommitOffsetRequest\x12\x10\n\x08\x63onsumer\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\x12\x1c\n\x03log\x18\x05 \x01(\x0e\x32\x0f.quintet.v1.Log\"0\n\x14\x43ommitOffsetResponse\x12\x18\n\x10\x63ommitted_offset\x18\x01 \x01(\x03\"i\n\x10SubscribeRequest\x12+\n\x06starts\x18\x01 \x03(\x0b\x32\x1b.quintet.v1.PartitionOffset\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x15\n\rfrom_earliest\x18\x03 \x01(\x08\":\n\x0fPartitionOffset\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x14\n\x0c\x61\x66ter_offset\x18\x02 \x01(\x03\"6\n\x11SubscribeResponse\x12!\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x11.quintet.v1.Event\"\x9b\x01\n\x11ReadBlocksRequest\x12\x1c\n\x03log\x18\x01 \x01(\x0e\x32\x0f.quintet.v1.Log\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x14\n\x0c\x61\x66ter_offset\x18\x03 \x01(\x03\x12\x16\n\x0ethrough_offset\x18\x04 \x01(\x03\x12\x11\n\tnamespace\x18\x05 \x01(\t\x12\x14\n\x0cwith_carried\x18\x06 \x01(\x08\"\xaa\x01\n\x12ReadBlocksResponse\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\x0f\n\x07numbers\x18\x02 \x03(\r\x12\x12\n\nnamespaces\x18\x03 \x03(\t\x12\r\n\x05names\x18\x04 \x03(\t\x12\x13\n\x0b\x65ntry_bytes\x18\x05 \x03(\r\x12\x13\n\x0b\x65ntry_at_ms\x18\x06 \x03(\x03\x12\x0f\n\x07records\x18\x07 \x01(\x0c\x12\x0f\n\x07\x63\x61rried\x18\x08 \x01(\x0c\"\x96\x01\n\x13OpenConsumerRequest\x12\x10\n\x08\x63onsumer\x18\x01 \x01(\t\x12\x1c\n\x03log\x18\x02 \x01(\x0e\x32\x0f.quintet.v1.Log\x12+\n\x06starts\x18\x03 \x03(\x0b\x32\x1b.quintet.v1.PartitionOffset\x12\x13\n\x0b\x66rom_latest\x18\x04 \x01(\x08\x12\r\n\x05reset\x18\x05 \x01(\x08\"P\n\x14OpenConsumerResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12)\n\npartitions\x18\x02 \x03(\x0b\x32\x15.quintet.v1.Partition\"4\n\x14ListConsumersRequest\x12\x1c\n\x03log\x18\x01 \x01(\x0e\x32\x0f.quintet.v1.Log\"I\n\x08\x43onsumer\x12\x10\n\x08\x63onsumer\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x0b\n\x03lag\x18\x03 \x01(\x03\x12\x0f\n\x07lag_max\x18\x04 \x01(\x03\"@\n\x15ListConsumersResponse\x12\'\n\tconsumers\x18\x01 \x03(\x0b\x32\x14.quintet.v1.Consumer\"G\n\x15\x44\x65leteConsumerRequest\x12\x10\n\x08\x63onsumer\x18\x01 \x01(\t\x12\x1c\n\x03log\x18\x02 \x01(\x0e\x32\x0f.quintet.v1.Log\"\x18\n\x16\x44\x65leteConsumerResponse\"A\n\x12\x46indOffsetsRequest\x12\x1c\n\x03log\x18\x01 \x01(\x0e\x32\x0f.quintet.v1.Log\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x03\"C\n\x13\x46indOffsetsResponse\x12,\n\x07offsets\x18\x01 \x03(\x0b\x32\x1b.quintet.v1.PartitionOffset*;\n\x03Log\x12\x13\n\x0fLOG_UNSPECIFIED\x10\x00\x12\x0e\n\nLOG_EVENTS\x10\x01\x12\x0f\n\x0bLOG_METRICS\x10\x02\x32\xf4\x05\n\x0c\x45ventService\x12W\n\x0eListPartitions\x12!.quintet.v1.ListPartitionsRequest\x1a\".quintet.v1.ListPartitionsResponse\x12K\n\nReadEvents\x12\x1d.quintet.v1.ReadEventsRequest\x1a\x1e.quintet.v1.ReadEventsResponse\x12Q\n\x0c\x43ommitOffset\x12\x1f.quintet.v1.CommitOffsetRequest\x1a .quintet.v1.CommitOffsetResponse\x12J\n\tSubscribe\x12\x1c.quintet.v1.SubscribeRequest\x1a\x1d.quintet.v1.SubscribeResponse0\x01\x12M\n\nReadBlocks\x12\x1d.quintet.v1.ReadBlocksRequest\x1a\x1e.quintet.v1.ReadBlocksResponse0\x01\x12N\n\x0b\x46indOffsets\x12\x1e.quintet.v1.FindOffsetsRequest\x1a\x1f.quintet.v1.FindOffsetsResponse\x12Q\n\x0cOpenConsumer\x12\x1f.quintet.v1.OpenConsumerRequest\x1a .quintet.v1.OpenConsumerResponse\x12T\n\rListConsumers\x12 .quintet.v1.ListConsumersRequest\x1a!.quintet.v1.ListConsumersResponse\x12W\n\x0e\x44\x65leteConsumer\x12!.quintet.v1.DeleteConsumerRequest\x1a\".quintet.v1.DeleteConsumerResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'quintet.v1.event_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_LOG']._serialized_start=1920
+  _globals['_LOG']._serialized_end=1979
   _globals['_LISTPARTITIONSREQUEST']._serialized_start=70
-  _globals['_LISTPARTITIONSREQUEST']._serialized_end=111
-  _globals['_PARTITION']._serialized_start=113
-  _globals['_PARTITION']._serialized_end=227
-  _globals['_LISTPARTITIONSRESPONSE']._serialized_start=229
-  _globals['_LISTPARTITIONSRESPONSE']._serialized_end=296
-  _globals['_READEVENTSREQUEST']._serialized_start=298
-  _globals['_READEVENTSREQUEST']._serialized_end=378
-  _globals['_READEVENTSRESPONSE']._serialized_start=380
-  _globals['_READEVENTSRESPONSE']._serialized_end=456
-  _globals['_COMMITOFFSETREQUEST']._serialized_start=458
-  _globals['_COMMITOFFSETREQUEST']._serialized_end=547
-  _globals['_COMMITOFFSETRESPONSE']._serialized_start=549
-  _globals['_COMMITOFFSETRESPONSE']._serialized_end=597
-  _globals['_SUBSCRIBEREQUEST']._serialized_start=599
-  _globals['_SUBSCRIBEREQUEST']._serialized_end=704
-  _globals['_PARTITIONOFFSET']._serialized_start=706
-  _globals['_PARTITIONOFFSET']._serialized_end=764
-  _globals['_SUBSCRIBERESPONSE']._serialized_start=766
-  _globals['_SUBSCRIBERESPONSE']._serialized_end=820
-  _globals['_EVENTSERVICE']._serialized_start=823
-  _globals['_EVENTSERVICE']._serialized_end=1162
+  _globals['_LISTPARTITIONSREQUEST']._serialized_end=141
+  _globals['_PARTITION']._serialized_start=144
+  _globals['_PARTITION']._serialized_end=299
+  _globals['_LISTPARTITIONSRESPONSE']._serialized_start=301
+  _globals['_LISTPARTITIONSRESPONSE']._serialized_end=368
+  _globals['_READEVENTSREQUEST']._serialized_start=370
+  _globals['_READEVENTSREQUEST']._serialized_end=450
+  _globals['_READEVENTSRESPONSE']._serialized_start=452
+  _globals['_READEVENTSRESPONSE']._serialized_end=528
+  _globals['_COMMITOFFSETREQUEST']._serialized_start=530
+  _globals['_COMMITOFFSETREQUEST']._serialized_end=649
+  _globals['_COMMITOFFSETRESPONSE']._serialized_start=651
+  _globals['_COMMITOFFSETRESPONSE']._serialized_end=699
+  _globals['_SUBSCRIBEREQUEST']._serialized_start=701
+  _globals['_SUBSCRIBEREQUEST']._serialized_end=806
+  _globals['_PARTITIONOFFSET']._serialized_start=808
+  _globals['_PARTITIONOFFSET']._serialized_end=866
+  _globals['_SUBSCRIBERESPONSE']._serialized_start=868
+  _globals['_SUBSCRIBERESPONSE']._serialized_end=922
+  _globals['_READBLOCKSREQUEST']._serialized_start=925
+  _globals['_READBLOCKSREQUEST']._serialized_end=1080
+  _globals['_READBLOCKSRESPONSE']._serialized_start=1083
+  _globals['_READBLOCKSRESPONSE']._serialized_end=1253
+  _globals['_OPENCONSUMERREQUEST']._serialized_start=1256
+  _globals['_OPENCONSUMERREQUEST']._serialized_end=1406
+  _globals['_OPENCONSUMERRESPONSE']._serialized_start=1408
+  _globals['_OPENCONSUMERRESPONSE']._serialized_end=1488
+  _globals['_LISTCONSUMERSREQUEST']._serialized_start=1490
+  _globals['_LISTCONSUMERSREQUEST']._serialized_end=1542
+  _globals['_CONSUMER']._serialized_start=1544
+  _globals['_CONSUMER']._serialized_end=1617
+  _globals['_LISTCONSUMERSRESPONSE']._serialized_start=1619
+  _globals['_LISTCONSUMERSRESPONSE']._serialized_end=1683
+  _globals['_DELETECONSUMERREQUEST']._serialized_start=1685
+  _globals['_DELETECONSUMERREQUEST']._serialized_end=1756
+  _globals['_DELETECONSUMERRESPONSE']._serialized_start=1758
+  _globals['_DELETECONSUMERRESPONSE']._serialized_end=1782
+  _globals['_FINDOFFSETSREQUEST']._serialized_start=1784
+  _globals['_FINDOFFSETSREQUEST']._serialized_end=1849
+  _globals['_FINDOFFSETSRESPONSE']._serialized_start=1851
+  _globals['_FINDOFFSETSRESPONSE']._serialized_end=1918
+  _globals['_EVENTSERVICE']._serialized_start=1982
+  _globals['_EVENTSERVICE']._serialized_end=2738
 # @@protoc_insertion_point(module_scope)

@@ -54,6 +54,31 @@ class EventServiceStub:
                 request_serializer=quintet_dot_v1_dot_event__service__pb2.SubscribeRequest.SerializeToString,
                 response_deserializer=quintet_dot_v1_dot_event__service__pb2.SubscribeResponse.FromString,
                 _registered_method=True)
+        self.ReadBlocks = channel.unary_stream(
+                '/quintet.v1.EventService/ReadBlocks',
+                request_serializer=quintet_dot_v1_dot_event__service__pb2.ReadBlocksRequest.SerializeToString,
+                response_deserializer=quintet_dot_v1_dot_event__service__pb2.ReadBlocksResponse.FromString,
+                _registered_method=True)
+        self.FindOffsets = channel.unary_unary(
+                '/quintet.v1.EventService/FindOffsets',
+                request_serializer=quintet_dot_v1_dot_event__service__pb2.FindOffsetsRequest.SerializeToString,
+                response_deserializer=quintet_dot_v1_dot_event__service__pb2.FindOffsetsResponse.FromString,
+                _registered_method=True)
+        self.OpenConsumer = channel.unary_unary(
+                '/quintet.v1.EventService/OpenConsumer',
+                request_serializer=quintet_dot_v1_dot_event__service__pb2.OpenConsumerRequest.SerializeToString,
+                response_deserializer=quintet_dot_v1_dot_event__service__pb2.OpenConsumerResponse.FromString,
+                _registered_method=True)
+        self.ListConsumers = channel.unary_unary(
+                '/quintet.v1.EventService/ListConsumers',
+                request_serializer=quintet_dot_v1_dot_event__service__pb2.ListConsumersRequest.SerializeToString,
+                response_deserializer=quintet_dot_v1_dot_event__service__pb2.ListConsumersResponse.FromString,
+                _registered_method=True)
+        self.DeleteConsumer = channel.unary_unary(
+                '/quintet.v1.EventService/DeleteConsumer',
+                request_serializer=quintet_dot_v1_dot_event__service__pb2.DeleteConsumerRequest.SerializeToString,
+                response_deserializer=quintet_dot_v1_dot_event__service__pb2.DeleteConsumerResponse.FromString,
+                _registered_method=True)
 
 
 class EventServiceServicer:
@@ -87,6 +112,42 @@ class EventServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReadBlocks(self, request, context):
+        """A range of a log as it is stored, in blocks: for those who read millions. The same records each time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FindOffsets(self, request, context):
+        """For each partition the offset behind which records are as young as a moment, or younger.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def OpenConsumer(self, request, context):
+        """Takes up the work of a named consumer under a new epoch, greater than any it had: commits of whoever worked in its
+        name before are STALE_EPOCH from now on. Makes the consumer when there is none, and the log is kept for it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListConsumers(self, request, context):
+        """The named consumers, each with how far it has come.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteConsumer(self, request, context):
+        """Forgets a consumer; the log is kept for it no longer. CONSUMER_NOT_FOUND when there is none of that name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_EventServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -109,6 +170,31 @@ def add_EventServiceServicer_to_server(servicer, server):
                     servicer.Subscribe,
                     request_deserializer=quintet_dot_v1_dot_event__service__pb2.SubscribeRequest.FromString,
                     response_serializer=quintet_dot_v1_dot_event__service__pb2.SubscribeResponse.SerializeToString,
+            ),
+            'ReadBlocks': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReadBlocks,
+                    request_deserializer=quintet_dot_v1_dot_event__service__pb2.ReadBlocksRequest.FromString,
+                    response_serializer=quintet_dot_v1_dot_event__service__pb2.ReadBlocksResponse.SerializeToString,
+            ),
+            'FindOffsets': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindOffsets,
+                    request_deserializer=quintet_dot_v1_dot_event__service__pb2.FindOffsetsRequest.FromString,
+                    response_serializer=quintet_dot_v1_dot_event__service__pb2.FindOffsetsResponse.SerializeToString,
+            ),
+            'OpenConsumer': grpc.unary_unary_rpc_method_handler(
+                    servicer.OpenConsumer,
+                    request_deserializer=quintet_dot_v1_dot_event__service__pb2.OpenConsumerRequest.FromString,
+                    response_serializer=quintet_dot_v1_dot_event__service__pb2.OpenConsumerResponse.SerializeToString,
+            ),
+            'ListConsumers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListConsumers,
+                    request_deserializer=quintet_dot_v1_dot_event__service__pb2.ListConsumersRequest.FromString,
+                    response_serializer=quintet_dot_v1_dot_event__service__pb2.ListConsumersResponse.SerializeToString,
+            ),
+            'DeleteConsumer': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteConsumer,
+                    request_deserializer=quintet_dot_v1_dot_event__service__pb2.DeleteConsumerRequest.FromString,
+                    response_serializer=quintet_dot_v1_dot_event__service__pb2.DeleteConsumerResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -219,6 +305,141 @@ class EventService:
             '/quintet.v1.EventService/Subscribe',
             quintet_dot_v1_dot_event__service__pb2.SubscribeRequest.SerializeToString,
             quintet_dot_v1_dot_event__service__pb2.SubscribeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadBlocks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/quintet.v1.EventService/ReadBlocks',
+            quintet_dot_v1_dot_event__service__pb2.ReadBlocksRequest.SerializeToString,
+            quintet_dot_v1_dot_event__service__pb2.ReadBlocksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quintet.v1.EventService/FindOffsets',
+            quintet_dot_v1_dot_event__service__pb2.FindOffsetsRequest.SerializeToString,
+            quintet_dot_v1_dot_event__service__pb2.FindOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def OpenConsumer(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quintet.v1.EventService/OpenConsumer',
+            quintet_dot_v1_dot_event__service__pb2.OpenConsumerRequest.SerializeToString,
+            quintet_dot_v1_dot_event__service__pb2.OpenConsumerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListConsumers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quintet.v1.EventService/ListConsumers',
+            quintet_dot_v1_dot_event__service__pb2.ListConsumersRequest.SerializeToString,
+            quintet_dot_v1_dot_event__service__pb2.ListConsumersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteConsumer(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quintet.v1.EventService/DeleteConsumer',
+            quintet_dot_v1_dot_event__service__pb2.DeleteConsumerRequest.SerializeToString,
+            quintet_dot_v1_dot_event__service__pb2.DeleteConsumerResponse.FromString,
             options,
             channel_credentials,
             insecure,
