@@ -9,9 +9,8 @@ PYTHON ?=
 # Tests mostly wait; those of one file run in one worker, in order.
 WORKERS ?= 3
 BIN := .venv/bin
-SOURCES := service adapters tests benchmarks tools
 # mypy wants folders that hold Python; the list follows the tree.
-TYPED := $(sort $(patsubst %/,%,$(dir $(wildcard service/*/*.py adapters/*/*.py)))) \
+TYPED := $(sort $(patsubst %/,%,$(dir $(wildcard service/*/*.py adapters/*/*.py spark-operator/*/*.py)))) \
 	$(foreach folder,tests benchmarks tools,$(if $(shell find $(folder) -name '*.py' 2>/dev/null | head -1),$(folder)))
 
 ##@ Use
