@@ -9,8 +9,11 @@ TABLE_VERBS = (
     "create_table", "update_table", "delete_table", "get_table", "list_tables", "put_row", "get_row", "delete_row",
     "scan_rows", "write_rows",
 )  # fmt: skip
-EVENT_VERBS = ("list_partitions", "read_events", "commit_offset")
-STREAM_VERBS = ("subscribe", "watch_rows")
-ADMIN_VERBS = ("get_durability", "get_info")
+EVENT_VERBS = (
+    "list_partitions", "read_events", "commit_offset", "find_offsets", "open_consumer", "list_consumers",
+    "delete_consumer",
+)  # fmt: skip
+STREAM_VERBS = ("subscribe", "watch_rows", "read_blocks")
+ADMIN_VERBS = ("get_durability", "get_info", "get_namespace", "update_namespace")
 SESSION_VERBS = ("cancel_wait", "close_owner", "keep_leases", "heartbeat", "unknown")
 """What only sessions have; tokens do not name them."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+import grpc
 from quintet.v1 import admin_service_pb2 as pb
 from quintet.v1 import admin_service_pb2_grpc
 
@@ -58,6 +59,14 @@ class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
             return self._info()
 
         return await self._door.wait(context, "get_info", None, work, _itself)
+
+    async def GetNamespace(self, request: pb.GetNamespaceRequest, context: Context) -> pb.GetNamespaceResponse:
+        """What holds for a namespace."""
+        return await context.abort(grpc.StatusCode.UNIMPLEMENTED)
+
+    async def UpdateNamespace(self, request: pb.UpdateNamespaceRequest, context: Context) -> pb.UpdateNamespaceResponse:
+        """Replace it."""
+        return await context.abort(grpc.StatusCode.UNIMPLEMENTED)
 
     def _durability(self) -> pb.GetDurabilityResponse:
         connection = self._standing.connection

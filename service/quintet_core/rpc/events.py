@@ -93,6 +93,26 @@ class EventServicer(event_service_pb2_grpc.EventServiceServicer):
         namespace = request.namespace or None
         await self._followings.serve(context, VERB, namespace, lambda: self._open(request, access), _events)
 
+    async def ReadBlocks(self, request: pb.ReadBlocksRequest, context: Context) -> None:  # type: ignore[override]
+        """A range of a log, in blocks."""
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED)
+
+    async def FindOffsets(self, request: pb.FindOffsetsRequest, context: Context) -> pb.FindOffsetsResponse:
+        """Offsets by a moment."""
+        return await context.abort(grpc.StatusCode.UNIMPLEMENTED)
+
+    async def OpenConsumer(self, request: pb.OpenConsumerRequest, context: Context) -> pb.OpenConsumerResponse:
+        """A new epoch of a consumer."""
+        return await context.abort(grpc.StatusCode.UNIMPLEMENTED)
+
+    async def ListConsumers(self, request: pb.ListConsumersRequest, context: Context) -> pb.ListConsumersResponse:
+        """The consumers of a log."""
+        return await context.abort(grpc.StatusCode.UNIMPLEMENTED)
+
+    async def DeleteConsumer(self, request: pb.DeleteConsumerRequest, context: Context) -> pb.DeleteConsumerResponse:
+        """Forget a consumer."""
+        return await context.abort(grpc.StatusCode.UNIMPLEMENTED)
+
     async def _open(self, request: pb.SubscribeRequest, access: Access) -> Watcher | Refusal:
         starts: dict[int, int] = {}
         for start in request.starts:
