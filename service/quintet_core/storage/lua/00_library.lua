@@ -5,7 +5,8 @@
 -- everything it is going to touch, then writes: after its first write nothing in it can fail.
 --
 -- Keys of a partition, behind "{pNN}:"
---   meta            hash    sequence, event, queue: the last number given out; clock: the latest time seen (epoch ms)
+--   meta            hash    sequence, event, queue, metric: the last number given out; clock: the latest time seen (epoch
+--                           ms); events_trimmed, metrics_trimmed: up to where a log was cut
 --   names           hash    name key -> queue number. A name key is 1 byte namespace length, namespace, queue name
 --   index           zset    name keys, score 0: the order of listing
 --   queues          hash    queue number -> queue record (10_codec.lua)
@@ -35,6 +36,8 @@
 --   events          stream  id = offset of the last event in the entry; fields t (time), n (names), e (events) and, when
 --                           events carry any, v (values, one behind another)
 --   consumers       hash    consumer -> offset (8 bytes), epoch (8 bytes)
+--   metrics         stream  snapshots of queues, tables and processes; ids and fields as those of events, without v
+--   metrics_consumers  hash as consumers, of metrics
 --
 -- A place is rank (8 bytes, big-endian, sign flipped), then position (8 bytes), then, only when the position is not the
 -- job's sequence (it went to the tail), the sequence (8 bytes). Numbers in Lua are doubles: ranks stay bytes.
@@ -42,7 +45,7 @@
 -- A table number is a queue number plus 2^31, from the same counter: both stand in `due` and in the names of events.
 -- The version of a row is the offset of the event that wrote it.
 
-local VERSION = 2
+local VERSION = 3
 
 local MAX_DUE = 1000            -- due items one operation settles
 local MAX_STEP = 200            -- jobs one step of a bulk operation touches

@@ -42,10 +42,12 @@ local LIST = {
   { 'sweep', sweep, ALWAYS },
   { 'letters', letters, ALWAYS },
   { 'dead_letter', dead_letter, ALWAYS },
-  { 'describe_events', describe_events, ALWAYS },
-  { 'read_events', read_events, ALWAYS },
-  { 'commit_offset', commit_offset, ALWAYS },
-  { 'trim_events', trim_events, ALWAYS },
+  { 'describe_events', logs.describe, ALWAYS },
+  { 'read_events', logs.read, ALWAYS },
+  { 'read_block', logs.read_block, ALWAYS },
+  { 'find_offset', logs.find, ALWAYS },
+  { 'commit_offset', logs.commit, ALWAYS },
+  { 'trim_events', logs.trim, ALWAYS },
 }
 
 -- No base library while a library loads: neither pairs nor string.
@@ -124,7 +126,7 @@ redis.register_function{
     bind()
     local meta = keys[1] .. ':meta'
     if call('EXISTS', meta) == 1 then return 0 end
-    for _, name in ipairs({ 'jobs', 'names', 'queues', 'tables', 'table_names', 'events' }) do
+    for _, name in ipairs({ 'jobs', 'names', 'queues', 'tables', 'table_names', 'events', 'metrics' }) do
       if call('EXISTS', keys[1] .. ':' .. name) == 1 then
         return redis.error_reply('DAMAGED meta is missing')
       end
