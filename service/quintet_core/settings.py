@@ -132,6 +132,10 @@ class CoreSettings(ProcessSettings):
     event_subscriptions_max: int = _limit(
         "event_subscriptions_max", 0, 100_000, "Subscriptions to events that run at once."
     )
+    block_streams_max: int = _limit(
+        "block_streams_max", 0, 100_000, "Reads of a log in blocks that run at once; each holds about 2 MiB."
+    )
+    consumers_max: int = _limit("consumers_max", 0, 10_000, "Named consumers of each log.")
     watches_max: int = _limit("watches_max", 0, 100_000, "Watches of rows that run at once.")
     queued_operations_max: int = _limit(
         "queued_operations_max", 1, 10_000_000, "Operations that wait at once to be sent to Redis."

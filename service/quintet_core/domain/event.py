@@ -17,6 +17,13 @@ class EventKind(enum.IntEnum):
     TABLE_DELETED = 42
 
 
+class Log(enum.StrEnum):
+    """The logs of a partition, by the names that the function library knows."""
+
+    EVENTS = "events"
+    METRICS = "metrics"
+
+
 @dataclass(slots=True)
 class Event:
     """As quintet.v1.Event. `offset` counts the partition's events from 1, without gaps."""
@@ -44,10 +51,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLog:
-    """What a partition's log holds: events first_offset to last_offset; committed_offset is -1 for none."""
+    """What a partition's log holds: records first_offset to last_offset; committed_offset is -1 for none. Times are
+    those of the oldest and the newest, 0 where there is none."""
 
     partition: int
     first_offset: int
     last_offset: int
     committed_offset: int
     epoch: int
+    first_at_ms: int = 0
+    last_at_ms: int = 0

@@ -50,6 +50,8 @@ class Limits:
     parked_max: int = 100_000
     awaiting_max: int = 100_000
     event_subscriptions_max: int = 100
+    block_streams_max: int = 64
+    consumers_max: int = 100
     watches_max: int = 1000
     queued_operations_max: int = 200_000
     queued_bytes_max: int = 256 << 20

@@ -52,6 +52,11 @@ class Access:
         return any(pattern == _ALL or fnmatchcase(namespace, pattern) for pattern in self.namespaces)
 
     @property
+    def sees_all(self) -> bool:
+        """Whether every namespace is the caller's."""
+        return _ALL in self.namespaces
+
+    @property
     def unlimited(self) -> bool:
         """Whether nothing needs to be asked."""
         return _ALL in self.verbs and _ALL in self.namespaces

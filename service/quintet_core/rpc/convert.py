@@ -391,4 +391,6 @@ def partition(told: PartitionLog) -> event_service_pb2.Partition:
         last_offset=told.last_offset,
         committed_offset=told.committed_offset,
         epoch=told.epoch,
+        first_at_ms=told.first_at_ms,
+        last_at_ms=told.last_at_ms,
     )

@@ -15,8 +15,9 @@ from quintet_core.domain.event import Event, PartitionLog
 from quintet_core.domain.limits import Limits, check_span
 from quintet_core.rpc import convert, wire
 from quintet_core.rpc.access import Access, current_access
+from quintet_core.rpc.blocks import BlockStreams
 from quintet_core.rpc.door import Context, Door
-from quintet_core.rpc.following import Followings, Observe, check_offset
+from quintet_core.rpc.following import Followings, Observe, check_offset, check_partition
 from quintet_core.storage.redis_store import RedisStore
 from quintet_core.watching.interest import EventInterest
 from quintet_core.watching.watcher import Batch, Watcher
@@ -39,6 +40,7 @@ class EventServicer(event_service_pb2_grpc.EventServiceServicer):
         self._watches = watches
         self._door = door
         self._followings = Followings(watches, limits.event_subscriptions_max, "subscriptions", observe)
+        self._block_streams = BlockStreams(store, limits.block_streams_max, observe)
 
     async def ListPartitions(self, request: pb.ListPartitionsRequest, context: Context) -> pb.ListPartitionsResponse:
         """What each partition's log holds."""
@@ -57,7 +59,7 @@ class EventServicer(event_service_pb2_grpc.EventServiceServicer):
         access = current_access()
 
         async def work() -> tuple[list[Event], int] | Refusal:
-            self._check_partition(request.partition)
+            check_partition(request.partition, self._store.partitions)
             check_offset("after_offset", request.after_offset)
             check_span("events_max", request.events_max, self._limits.events_per_read_max)
             limit = request.events_max or min(EVENTS_DEFAULT, self._limits.events_per_read_max)
@@ -77,7 +79,7 @@ class EventServicer(event_service_pb2_grpc.EventServiceServicer):
             if not request.consumer:
                 raise broken("consumer must not be empty", field="consumer")
             self._limits.check_label("consumer", request.consumer)
-            self._check_partition(request.partition)
+            check_partition(request.partition, self._store.partitions)
             check_offset("offset", request.offset)
             check_offset("epoch", request.epoch)
             return await self._store.commit_offset(request.partition, request.consumer, request.offset, request.epoch)
@@ -94,8 +96,8 @@ class EventServicer(event_service_pb2_grpc.EventServiceServicer):
         await self._followings.serve(context, VERB, namespace, lambda: self._open(request, access), _events)
 
     async def ReadBlocks(self, request: pb.ReadBlocksRequest, context: Context) -> None:  # type: ignore[override]
-        """A range of a log, in blocks."""
-        await context.abort(grpc.StatusCode.UNIMPLEMENTED)
+        """A range of a log as it is stored, in blocks."""
+        await self._block_streams.serve(context, request)
 
     async def FindOffsets(self, request: pb.FindOffsetsRequest, context: Context) -> pb.FindOffsetsResponse:
         """Offsets by a moment."""
@@ -116,7 +118,7 @@ class EventServicer(event_service_pb2_grpc.EventServiceServicer):
     async def _open(self, request: pb.SubscribeRequest, access: Access) -> Watcher | Refusal:
         starts: dict[int, int] = {}
         for start in request.starts:
-            self._check_partition(start.partition)
+            check_partition(start.partition, self._store.partitions)
             check_offset("after_offset", start.after_offset)
             starts[start.partition] = start.after_offset
         return await self._watches.open(
@@ -135,10 +137,6 @@ class EventServicer(event_service_pb2_grpc.EventServiceServicer):
                 return answer
             logs.append(answer)
         return logs
-
-    def _check_partition(self, partition: int) -> None:
-        if partition >= self._store.partitions:
-            raise broken(f"partition must be below {self._store.partitions}", field="partition")
 
 
 def _chosen(namespace: str, access: Access) -> Callable[[str], bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from quintet_core.domain.errors import CallerError, Reason, Refusal, refusal
+from quintet_core.domain.errors import CallerError, Reason, Refusal, broken, refusal
 from quintet_core.domain.limits import SEQUENCE_MAX, check_span
 from quintet_core.rpc.access import current_access
 from quintet_core.rpc.door import Context
@@ -23,6 +23,12 @@ Respond = Callable[[Batch], bytes]
 def check_offset(what: str, value: int) -> None:
     """An offset, or another number of the log."""
     check_span(what, value, SEQUENCE_MAX)
+
+
+def check_partition(partition: int, partitions: int) -> None:
+    """The number of a partition."""
+    if partition >= partitions:
+        raise broken(f"partition must be below {partitions}", field="partition")
 
 
 class Followings:

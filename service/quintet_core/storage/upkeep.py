@@ -1,25 +1,22 @@
-"""Verbs that keep a partition going: sessions, the event log, and duties. All but heartbeats are awaited."""
+"""Verbs that keep a partition going: sessions, logs, and duties. All but heartbeats are awaited."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 
 from quintet_core.domain.errors import Refusal
-from quintet_core.domain.event import Event, PartitionLog
 from quintet_core.domain.job import DeadLetter, Job
-from quintet_core.domain.limits import SEQUENCE_MAX
 from quintet_core.domain.outcomes import Done
 from quintet_core.storage import records
-from quintet_core.storage.asking import Asking, parsed
-from quintet_core.storage.event_log import Entry
 from quintet_core.storage.keys import name_key
 from quintet_core.storage.link import Reply
+from quintet_core.storage.log_store import LogStore
 from quintet_core.storage.packing import Argument
 from quintet_core.storage.pipeline import Ordered
 
 
-class Upkeep(Asking):
-    """Sessions, events and duties of every partition."""
+class Upkeep(LogStore):
+    """Sessions, logs and duties of every partition."""
 
     # --- sessions
 
@@ -56,54 +53,6 @@ class Upkeep(Asking):
     def heartbeat(self, partition: int, sessions: Sequence[bytes], ttl_ms: int, done: Done[list[int]]) -> None:
         """For each session 1 (alive, and now for ttl_ms more), 0 (holds nothing in this partition) or -1 (lapsed)."""
         self.submit(partition, "heartbeat", [ttl_ms, len(sessions), *sessions], done)
-
-    # --- events
-
-    async def describe_events(self, partition: int, consumer: str) -> PartitionLog | Refusal:
-        """What the partition's log holds."""
-        answer = await self.ask(partition, "describe_events", consumer)
-        return answer if isinstance(answer, Refusal) else PartitionLog(partition, *map(int, answer))
-
-    async def read_entries(self, partition: int, after: int, limit: int) -> tuple[list[Entry], int] | Refusal:
-        """Whole entries that hold what is behind an offset, with about `limit` events or as many as one reply may hold;
-        and the last offset there is. Refusal: OFFSET_TRIMMED."""
-        answer = await self.ask(partition, "read_events", after, limit, b"1")
-        if isinstance(answer, Refusal):
-            return answer
-        return [answer[at : at + 5] for at in range(2, len(answer), 5)], int(answer[1])
-
-    async def read_events(self, partition: int, after: int, limit: int) -> tuple[list[Event], int] | Refusal:
-        """At most `limit` events behind an offset, and the last offset there is. Refusal: OFFSET_TRIMMED."""
-        outcome = await self.read_entries(partition, after, limit)
-        if isinstance(outcome, Refusal):
-            return outcome
-        entries, last = outcome
-        events = parsed(lambda told: self._events_in(partition, told, after, limit), entries)
-        return events if isinstance(events, Refusal) else (events, last)
-
-    def _events_in(self, partition: int, entries: list[Entry], after: int, limit: int) -> list[Event]:
-        found: list[Event] = []
-        for entry in entries:
-            events = records.unpack_events(entry, partition, self.partitions)
-            found += (event for event in events if event.offset > after)
-            if len(found) >= limit:
-                break
-        return found[:limit]
-
-    async def commit_offset(self, partition: int, consumer: str, offset: int, epoch: int) -> int | Refusal:
-        """The consumer's offset now. Refusals: STALE_EPOCH; INVALID_ARGUMENT beyond the last event."""
-        answer = await self.ask(partition, "commit_offset", consumer, offset, epoch)
-        return answer if isinstance(answer, Refusal) else int(answer)
-
-    async def trim_events(
-        self, partition: int, tail: int, cap: int, kept_behind: int = SEQUENCE_MAX
-    ) -> tuple[int, int, bool] | Refusal:
-        """Cut the log, but for what is behind an offset and within the cap: first offset, last offset, and whether the
-        cap cut what a consumer still wanted."""
-        answer = await self.ask(partition, "trim_events", tail, cap, kept_behind)
-        if isinstance(answer, Refusal):
-            return answer
-        return int(answer[0]), int(answer[1]), bool(answer[2])
 
     # --- duties
 

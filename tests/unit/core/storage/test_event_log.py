@@ -108,7 +108,7 @@ async def describe(verbs: Verbs, consumer: str = "") -> PartitionLog:
 async def test_without_consumers_a_short_tail_is_kept(verbs: Verbs) -> None:
     for _ in range(9):
         await verbs.put()
-    assert await describe(verbs) == PartitionLog(verbs.partition, 1, 10, -1, 0)
+    assert await describe(verbs) == PartitionLog(verbs.partition, 1, 10, -1, 0, START_MS, START_MS)
     assert await verbs.store.trim_events(verbs.partition, 3, 1000) == (8, 10, False)
     assert [event.offset for event in await verbs.events(7)] == [8, 9, 10]
     refused = await verbs.store.read_events(verbs.partition, 6, 10)
@@ -121,7 +121,7 @@ async def test_a_read_beside_the_first_changes_of_all_misses_nothing(verbs: Verb
     await asyncio.sleep(0)
     log, read = await asyncio.gather(describe(verbs), verbs.store.read_events(verbs.partition, 0, 10))
     await putting
-    assert log == PartitionLog(verbs.partition, 1, 2, -1, 0)
+    assert log == PartitionLog(verbs.partition, 1, 2, -1, 0, START_MS, START_MS)
     assert not isinstance(read, Refusal)
     assert [event.offset for event in (await verbs.events(0))] == [1, 2]
 
@@ -132,7 +132,7 @@ async def test_what_a_consumer_has_not_dealt_with_is_kept(verbs: Verbs) -> None:
     assert await verbs.store.commit_offset(verbs.partition, "spark", 4, 1) == 4
     assert await verbs.store.commit_offset(verbs.partition, "other", 6, 1) == 6
     assert await verbs.store.trim_events(verbs.partition, 1, 1000) == (5, 10, False)
-    assert await describe(verbs, "spark") == PartitionLog(verbs.partition, 5, 10, 4, 1)
+    assert await describe(verbs, "spark") == PartitionLog(verbs.partition, 5, 10, 4, 1, START_MS, START_MS)
     assert (await describe(verbs, "nobody")).committed_offset == -1
 
 

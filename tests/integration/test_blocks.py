@@ -1,0 +1,194 @@
+"""EventService.ReadBlocks against a real core and a real Redis: the same as ReadEvents, in another form."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+
+import grpc
+import pytest
+from quintet.v1 import event_service_pb2 as e
+from quintet.v1 import queue_service_pb2 as q
+from quintet.v1 import table_service_pb2 as t
+from quintet.v1.event_pb2 import Event
+from quintet.v1.job_pb2 import NewJob
+from quintet.v1.table_pb2 import TableSettings
+
+from tests.support.api import Api, open_api, told
+from tests.support.blocks import events_of, read_blocks
+from tests.support.core import running_core
+from tests.support.stack import CorePart
+
+CODE = grpc.StatusCode
+PARTITIONS = 16
+NAMESPACES = ("default", "other")
+
+
+@pytest.fixture
+async def api(core: CorePart) -> AsyncIterator[Api]:
+    async with open_api(core.target) as api:
+        yield api
+
+
+async def partition_of(api: Api, queue: str, namespace: str = "") -> int:
+    found = await api.queues.GetQueue(q.GetQueueRequest(namespace=namespace, queue=queue))
+    return int(found.queue.partition)
+
+
+async def last_offset(api: Api, partition: int) -> int:
+    found = await api.events.ListPartitions(e.ListPartitionsRequest())
+    return int(found.partitions[partition].last_offset)
+
+
+async def events(api: Api, partition: int, after: int, through: int) -> list[Event]:
+    found: list[Event] = []
+    while after < through:
+        request = e.ReadEventsRequest(partition=partition, after_offset=after, events_max=min(10_000, through - after))
+        page = (await api.events.ReadEvents(request)).events
+        found += page
+        after = page[-1].offset
+    return found
+
+
+async def mixed_log(api: Api, queue: str) -> tuple[int, int]:
+    """Jobs and rows of two namespaces in one partition, with what events carry, in entries of many sizes; the partition
+    and its last offset."""
+    await api.put(queue)
+    partition = await partition_of(api, queue)
+    others = [f"{queue}-{number}" for number in range(200)]
+    neighbours = []
+    for name in others:
+        await api.queues.CreateQueue(q.CreateQueueRequest(namespace="other", queue=name))
+        if await partition_of(api, name, "other") == partition:
+            neighbours.append(name)
+    tables = []
+    for number in range(60):
+        settings = TableSettings(events_carry_values=number % 2 == 0)
+        request = t.CreateTableRequest(table=f"{queue}-t{number}", settings=settings)
+        if (await api.tables.CreateTable(request)).table.partition == partition:
+            tables.append(request.table)
+    for turn in range(10):
+        jobs = [NewJob(payload=b"p" * turn, rank=turn - 5)] * (turn + 1)
+        enqueues = [
+            api.queues.Enqueue(q.EnqueueRequest(namespace=namespace, queue=name, jobs=jobs, create_if_missing=True))
+            for namespace, name in (("default", queue), *(("other", name) for name in neighbours))
+        ]
+        puts = [
+            api.tables.PutRow(t.PutRowRequest(table=table, key=b"k%d" % turn, value=b"v" * 10 * turn))
+            for table in tables
+        ]
+        await asyncio.gather(*enqueues, *puts)
+        job = await api.take(queue)
+        await api.queues.Release(q.ReleaseRequest(id=job.id, any_lease=True, failure_reason="grün"))
+    assert neighbours
+    assert len(tables) > 1
+    return partition, await last_offset(api, partition)
+
+
+class TestBlocks:
+    async def test_hold_what_read_events_tells(self, api: Api, queue: str) -> None:
+        partition, last = await mixed_log(api, queue)
+        expected = await events(api, partition, 0, last)
+        chance = random.Random(7)
+        ranges = [(0, last), (0, 1), (last - 1, last), (last, last)]
+        ranges += [tuple(sorted(chance.sample(range(last), 2))) for _ in range(40)]  # type: ignore[misc]
+        for after, through in ranges:
+            blocks = await read_blocks(
+                api, partition=partition, after_offset=after, through_offset=through, with_carried=True
+            )
+            read = [event for block in blocks for event in events_of(block, partition, PARTITIONS)]
+            assert read == expected[after:through], (after, through)
+
+    async def test_carry_nothing_when_that_is_not_asked_for(self, api: Api, queue: str) -> None:
+        partition, last = await mixed_log(api, queue)
+        blocks = await read_blocks(api, partition=partition, through_offset=last)
+        assert not any(block.carried for block in blocks)
+        read = [event for block in blocks for event in events_of(block, partition, PARTITIONS)]
+        expected = await events(api, partition, 0, last)
+        assert any(event.HasField("value") for event in expected)
+        for event in expected:
+            event.ClearField("value")
+        assert read == expected
+
+    @pytest.mark.parametrize("namespace", NAMESPACES)
+    async def test_of_one_namespace_blank_what_is_in_others(self, api: Api, queue: str, namespace: str) -> None:
+        partition, last = await mixed_log(api, queue)
+        for after, through in ((0, last), (7, last - 9)):
+            blocks = await read_blocks(
+                api,
+                partition=partition,
+                after_offset=after,
+                through_offset=through,
+                with_carried=True,
+                namespace=namespace,
+            )
+            assert {name for block in blocks for name in block.namespaces} == {namespace}
+            read = [event for block in blocks for event in events_of(block, partition, PARTITIONS)]
+            expected = [each for each in await events(api, partition, after, through) if each.namespace == namespace]
+            assert read == expected
+
+    async def test_are_of_about_a_mebibyte_and_follow_on_one_another(self, api: Api, queue: str) -> None:
+        await api.put(queue)
+        jobs = [NewJob()] * 100
+        for _ in range(20):
+            request = q.EnqueueRequest(queue=queue, jobs=jobs)
+            await asyncio.gather(*(api.queues.Enqueue(request) for _ in range(25)))
+        partition = await partition_of(api, queue)
+        last = await last_offset(api, partition)
+        blocks = await read_blocks(api, partition=partition, through_offset=last)
+        assert len(blocks) > 1
+        assert all(len(block.records) < 3 << 20 for block in blocks)
+        at = 1
+        for block in blocks:
+            assert block.first_offset == at
+            at += sum(1 for _ in events_of(block, partition, PARTITIONS))
+        assert at == last + 1
+
+
+async def refused_stream(api: Api, **fields: object) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await read_blocks(api, **fields)
+    found = told(raised.value)
+    return found.code, found.reason
+
+
+class TestARangeThatCannotBeRead:
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"partition": PARTITIONS},
+            {"after_offset": -1},
+            {"after_offset": 2, "through_offset": 1},
+            {"through_offset": 2**53},
+            {"through_offset": 2**53 + 1},
+            {"log": 7},
+        ],
+    )
+    async def test_is_an_invalid_argument(self, api: Api, fields: dict[str, int]) -> None:
+        assert await refused_stream(api, **fields) == (CODE.INVALID_ARGUMENT, "INVALID_ARGUMENT")
+
+    async def test_is_trimmed_when_its_beginning_is(self) -> None:
+        with running_core(QUINTET_EVENTS_TAIL="5", QUINTET_EVENTS_KEEP_MS="0") as core:
+            async with open_api(core.target) as api:
+                for _ in range(20):
+                    await api.put("q")
+                partition = await partition_of(api, "q")
+                while True:
+                    found = (await api.events.ListPartitions(e.ListPartitionsRequest())).partitions[partition]
+                    if found.first_offset > 1:
+                        break
+                refusal = await refused_stream(api, partition=partition, through_offset=found.last_offset)
+                assert refusal == (CODE.OUT_OF_RANGE, "OFFSET_TRIMMED")
+                kept = await read_blocks(
+                    api,
+                    partition=partition,
+                    after_offset=found.first_offset - 1,
+                    through_offset=found.last_offset,
+                )
+                assert [block.first_offset for block in kept] == [found.first_offset]
+
+    async def test_beyond_the_bound_of_streams_has_to_wait(self) -> None:
+        with running_core(QUINTET_BLOCK_STREAMS_MAX="0") as core:
+            async with open_api(core.target) as api:
+                assert (await refused_stream(api))[1] == "TOO_MANY_IN_FLIGHT"
