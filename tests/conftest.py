@@ -1,6 +1,10 @@
 """Fixtures that every test may ask for, and what all processes under test inherit."""
 
+from __future__ import annotations
+
 import signal
+
+import pytest
 
 from tests.support.redis_server import own_redis_server, redis, redis_server
 
@@ -9,3 +13,13 @@ __all__ = ["own_redis_server", "redis", "redis_server"]
 # A shell that starts the tests in the background lets them ignore SIGINT, and what they start would too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """With `--dist loadfile`, all tests of Spark go to one worker besides."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from tests.support.one_worker import FilesAndOneFolder
+
+    return FilesAndOneFolder(config, log)
