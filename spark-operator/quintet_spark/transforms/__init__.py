@@ -1,0 +1,1 @@
+"""From the logs to what people ask of them: pure functions from DataFrames to DataFrames."""
