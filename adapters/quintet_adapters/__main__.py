@@ -14,12 +14,12 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from prometheus_client import CollectorRegistry
 from quintet_client.session import Session
 from quintet_kit import collector
 from quintet_kit.exposition import Exposition
 from quintet_kit.lifecycle import StopSignal, announce, drain, run
 from quintet_kit.logs import configure, get_logger
+from quintet_kit.metrics import process_registry
 from quintet_kit.settings import EX_CONFIG
 
 from quintet_adapters.adapter import Adapter
@@ -49,7 +49,7 @@ async def _serve(setup: Setup, stop: StopSignal) -> int:
     except OSError as error:
         get_logger().error("file_unusable", reason=str(error))
         return EX_CONFIG
-    metrics = AdapterMetrics(CollectorRegistry(), setup.commands)
+    metrics = AdapterMetrics(process_registry(), setup.commands)
     session = await Session.connect(settings.core_target, client=setup.name, credentials=credentials, wait_ready=False)
     adapter = Adapter(session, metrics, settings.connections_max)
     try:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
-from prometheus_client import CollectorRegistry
+from quintet_kit.metrics import process_registry
 
 from quintet_core.domain.errors import Reason, refusal
 from quintet_core.maintenance import due, events, letters, sessions, sweep
@@ -79,7 +79,7 @@ class Core:
         self.awaits = Awaits(self.store, limits)
         self.sessions = Sessions(self.store, limits, settings.session_ttl_ms, lambda: self.connection.signing_key)
         self.wakes = WakeSubscriber(terms, self.replica, self.observers.on_woken, self._review_all)
-        self.registry = CollectorRegistry()
+        self.registry = process_registry()
         self.metrics = CoreMetrics(self.registry)
         self.recorder = Recorder(self.metrics)
         self.watches = Watches(
@@ -221,6 +221,7 @@ class Core:
         # Dequeues first: who only waits to be told must not keep them from a job.
         self.observers.wakes += [self.dequeues.on_woken, self.awaits.on_woken]
         self.connection.attached += [self._show_health, self._review_all, self._ask_due]
+        self.connection.attached.append(self.metrics.redis_connects.at().inc)
         self.connection.lost.append(self._show_health)
 
     def _show_health(self) -> None:
@@ -241,7 +242,6 @@ class Core:
         read_at_scrape(metrics.awaiting, lambda: self.awaits.awaiting)
         read_at_scrape(metrics.ready, lambda: self.ready)
         read_at_scrape(metrics.redis_connected, lambda: connection.ready)
-        read_at_scrape(metrics.redis_connects, lambda: connection.connects)
         read_at_scrape(metrics.wake_connected, lambda: self.wakes.connected)
         read_at_scrape(metrics.watches, lambda: self.watches.open_watches)
         read_at_scrape(metrics.watch_lag_events, lambda: self.watches.lag_events)

@@ -46,7 +46,7 @@ class CoreMetrics(MetricSet):
     awaiting = Gauging("quintet_core_awaiting_jobs", "Calls of await_jobs that wait here, and take no job.")
     ready = Gauging("quintet_core_ready", "1 when work may be sent here.")
     redis_connected = Gauging("quintet_core_redis_connected", "1 when operations can flow to Redis.")
-    redis_connects = Gauging("quintet_core_redis_connects", "Times that a connection to Redis was made ready.")
+    redis_connects = Counting("quintet_core_redis_connects_total", "Times that operations began to flow to Redis.")
     wake_connected = Gauging("quintet_core_wake_connected", "1 when wake-ups of other cores are heard.")
     durable = Gauging("quintet_core_durable", "1 when Redis writes every change to disk before it answers.")
     duty_failures = Counting("quintet_core_duty_failures_total", "Duties that Redis refused.", duty=DUTIES)

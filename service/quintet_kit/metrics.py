@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, product
 from typing import Generic, Self, TypeVar, overload
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.utils import floatToGoString
 
@@ -28,6 +28,14 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series fo
 
 SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """For latencies of one operation: half a millisecond to ten seconds."""
+
+
+def process_registry() -> CollectorRegistry:
+    """A registry that already has what every process shows: `process_cpu_seconds_total`,
+    `process_resident_memory_bytes`, `process_open_fds`, `process_start_time_seconds` and the like."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    return registry
 
 
 class Tally:

@@ -13,6 +13,7 @@ from quintet_kit.metrics import (
     Observing,
     Tallying,
     metrics_table,
+    process_registry,
 )
 
 
@@ -95,3 +96,9 @@ def test_values_fall_into_their_buckets() -> None:
         distribution.observe(seconds)
     counts = dict(distribution.read()[0])
     assert (counts["0.0005"], counts["0.0025"], counts["0.005"], counts["10.0"], counts["+Inf"]) == (2, 2, 3, 3, 4)
+
+
+def test_every_process_shows_what_it_takes_of_its_machine() -> None:
+    exposed = generate_latest(process_registry()).decode()
+    assert "# TYPE process_resident_memory_bytes gauge" in exposed
+    assert "# TYPE process_cpu_seconds_total counter" in exposed
