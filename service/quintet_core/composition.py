@@ -17,6 +17,7 @@ from quintet_core.maintenance import due, events, letters, sessions, sweep
 from quintet_core.maintenance.rounds import Duty, Rounds
 from quintet_core.metrics import CoreMetrics, Recorder, read_at_scrape
 from quintet_core.operations.bulk import BulkOperations
+from quintet_core.operations.consumers import ConsumerOperations
 from quintet_core.operations.queues import QueueOperations
 from quintet_core.operations.tables import TableOperations
 from quintet_core.rpc.admin import AdminServicer, Standing
@@ -195,7 +196,14 @@ class Core:
             queues=QueueServicer(operations, bulk, self.dequeues, self.awaits, door),
             tables=TableServicer(tables, door),
             sessions=session_servicer,
-            events=EventServicer(self.store, self.watches, self._limits, door, self.recorder.answered),
+            events=EventServicer(
+                self.store,
+                ConsumerOperations(self.store, self._limits),
+                self.watches,
+                self._limits,
+                door,
+                self.recorder.answered,
+            ),
             watch=WatchServicer(self.store, self.watches, self._limits, self.recorder.answered),
             admin=AdminServicer(self._standing(), door),
             health=self.health.servicer,

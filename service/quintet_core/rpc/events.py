@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import grpc
 from quintet.v1 import event_service_pb2 as pb
-from quintet.v1 import event_service_pb2_grpc
 
-from quintet_core.domain.errors import Refusal, broken
-from quintet_core.domain.event import Event, PartitionLog
+from quintet_core.domain.errors import Refusal
+from quintet_core.domain.event import Event
 from quintet_core.domain.limits import Limits, check_span
+from quintet_core.operations.consumers import ConsumerOperations
 from quintet_core.rpc import convert, wire
 from quintet_core.rpc.access import Access, current_access
 from quintet_core.rpc.blocks import BlockStreams
+from quintet_core.rpc.consumers import ConsumerServicer
 from quintet_core.rpc.door import Context, Door
 from quintet_core.rpc.following import Followings, Observe, check_offset, check_partition
 from quintet_core.storage.redis_store import RedisStore
@@ -31,28 +31,24 @@ SERVICE = pb.DESCRIPTOR.services_by_name["EventService"].full_name
 # ruff: noqa: N802
 
 
-class EventServicer(event_service_pb2_grpc.EventServiceServicer):
+class EventServicer(ConsumerServicer):
     """Reads of the log, named consumers, and subscriptions."""
 
-    def __init__(self, store: RedisStore, watches: Watches, limits: Limits, door: Door, observe: Observe) -> None:
+    def __init__(
+        self,
+        store: RedisStore,
+        consumers: ConsumerOperations,
+        watches: Watches,
+        limits: Limits,
+        door: Door,
+        observe: Observe,
+    ) -> None:
+        super().__init__(consumers, door)
         self._store = store
         self._limits = limits
         self._watches = watches
-        self._door = door
         self._followings = Followings(watches, limits.event_subscriptions_max, "subscriptions", observe)
         self._block_streams = BlockStreams(store, limits.block_streams_max, observe)
-
-    async def ListPartitions(self, request: pb.ListPartitionsRequest, context: Context) -> pb.ListPartitionsResponse:
-        """What each partition's log holds."""
-
-        async def work() -> list[PartitionLog] | Refusal:
-            self._limits.check_label("consumer", request.consumer)
-            return await self._logs(range(self._store.partitions), request.consumer)
-
-        def message(logs: list[PartitionLog]) -> pb.ListPartitionsResponse:
-            return pb.ListPartitionsResponse(partitions=[convert.partition(log) for log in logs])
-
-        return await self._door.wait(context, "list_partitions", None, work, message)
 
     async def ReadEvents(self, request: pb.ReadEventsRequest, context: Context) -> pb.ReadEventsResponse:
         """Events behind an offset. Those of namespaces that the caller does not see are left out."""
@@ -72,23 +68,6 @@ class EventServicer(event_service_pb2_grpc.EventServiceServicer):
 
         return await self._door.wait(context, "read_events", None, work, message)
 
-    async def CommitOffset(self, request: pb.CommitOffsetRequest, context: Context) -> pb.CommitOffsetResponse:
-        """How far a consumer has come."""
-
-        async def work() -> int | Refusal:
-            if not request.consumer:
-                raise broken("consumer must not be empty", field="consumer")
-            self._limits.check_label("consumer", request.consumer)
-            check_partition(request.partition, self._store.partitions)
-            check_offset("offset", request.offset)
-            check_offset("epoch", request.epoch)
-            return await self._store.commit_offset(request.partition, request.consumer, request.offset, request.epoch)
-
-        def message(offset: int) -> pb.CommitOffsetResponse:
-            return pb.CommitOffsetResponse(committed_offset=offset)
-
-        return await self._door.wait(context, "commit_offset", None, work, message)
-
     async def Subscribe(self, request: pb.SubscribeRequest, context: Context) -> None:  # type: ignore[override]
         """Events as they are committed, until the caller leaves or the core drains."""
         access = current_access()
@@ -98,22 +77,6 @@ class EventServicer(event_service_pb2_grpc.EventServiceServicer):
     async def ReadBlocks(self, request: pb.ReadBlocksRequest, context: Context) -> None:  # type: ignore[override]
         """A range of a log as it is stored, in blocks."""
         await self._block_streams.serve(context, request)
-
-    async def FindOffsets(self, request: pb.FindOffsetsRequest, context: Context) -> pb.FindOffsetsResponse:
-        """Offsets by a moment."""
-        return await context.abort(grpc.StatusCode.UNIMPLEMENTED)
-
-    async def OpenConsumer(self, request: pb.OpenConsumerRequest, context: Context) -> pb.OpenConsumerResponse:
-        """A new epoch of a consumer."""
-        return await context.abort(grpc.StatusCode.UNIMPLEMENTED)
-
-    async def ListConsumers(self, request: pb.ListConsumersRequest, context: Context) -> pb.ListConsumersResponse:
-        """The consumers of a log."""
-        return await context.abort(grpc.StatusCode.UNIMPLEMENTED)
-
-    async def DeleteConsumer(self, request: pb.DeleteConsumerRequest, context: Context) -> pb.DeleteConsumerResponse:
-        """Forget a consumer."""
-        return await context.abort(grpc.StatusCode.UNIMPLEMENTED)
 
     async def _open(self, request: pb.SubscribeRequest, access: Access) -> Watcher | Refusal:
         starts: dict[int, int] = {}
@@ -128,15 +91,6 @@ class EventServicer(event_service_pb2_grpc.EventServiceServicer):
             from_earliest=request.from_earliest,
             may_be_ahead=True,
         )
-
-    async def _logs(self, partitions: range | list[int], consumer: str) -> list[PartitionLog] | Refusal:
-        answers = await asyncio.gather(*(self._store.describe_events(partition, consumer) for partition in partitions))
-        logs: list[PartitionLog] = []
-        for answer in answers:
-            if isinstance(answer, Refusal):
-                return answer
-            logs.append(answer)
-        return logs
 
 
 def _chosen(namespace: str, access: Access) -> Callable[[str], bool]:

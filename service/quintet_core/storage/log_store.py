@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 
 from quintet_core.domain.errors import Refusal
@@ -23,6 +24,27 @@ class Trimmed:
     last_offset: int
     dropped: bool
     committed: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a consumer begins in a partition: `at` an offset, `OLDEST` or `LATEST`. `reset`: also one that is there."""
+
+    at: int | bytes
+    reset: bool = False
+
+
+OLDEST, LATEST = b"", b"latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """How far a consumer has come in a partition, of which the log ends at `last_offset`."""
+
+    consumer: str
+    offset: int
+    epoch: int
+    last_offset: int
 
 
 class LogStore(Asking):
@@ -70,10 +92,36 @@ class LogStore(Asking):
         return parsed(int, await self.ask(partition, "find_offset", at_ms, log.value))
 
     async def commit_offset(
-        self, partition: int, consumer: str, offset: int, epoch: int, log: Log = Log.EVENTS
+        self,
+        partition: int,
+        consumer: str,
+        offset: int,
+        epoch: int,
+        log: Log = Log.EVENTS,
+        consumers_max: int = SEQUENCE_MAX,
     ) -> int | Refusal:
-        """The consumer's offset now. Refusals: STALE_EPOCH; INVALID_ARGUMENT beyond the last record."""
-        return parsed(int, await self.ask(partition, "commit_offset", consumer, offset, epoch, log.value))
+        """The consumer's offset now. Refusals: STALE_EPOCH; INVALID_ARGUMENT beyond the last record; LIMIT_EXCEEDED
+        where it would be one consumer more than `consumers_max`."""
+        rest = (consumer, offset, epoch, log.value, consumers_max)
+        return parsed(int, await self.ask(partition, "commit_offset", *rest))
+
+    async def open_consumer(
+        self, partition: int, consumer: str, log: Log, epoch: int, start: Start, consumers_max: int, *, anew: bool
+    ) -> PartitionLog | Refusal:
+        """The log with the consumer's offset, under `epoch`; `anew`: under one above that, and above all that were
+        given so in this partition. Refusals: STALE_EPOCH; OFFSET_TRIMMED and INVALID_ARGUMENT for a start that the log
+        does not hold; LIMIT_EXCEEDED."""
+        flags = (b"1" if anew else b"0", start.at, b"1" if start.reset else b"0", consumers_max)
+        answer = await self.ask(partition, "open_consumer", consumer, epoch, *flags, log.value)
+        return parsed(lambda told: PartitionLog(partition, *map(int, told[1:])), answer)
+
+    async def list_consumers(self, partition: int, log: Log) -> list[Consumed] | Refusal:
+        """Every consumer with how far it has come in a partition."""
+        return parsed(_consumed, await self.ask(partition, "list_consumers", log.value))
+
+    async def delete_consumer(self, partition: int, consumer: str, log: Log) -> bool | Refusal:
+        """Whether it was there."""
+        return parsed(bool, await self.ask(partition, "delete_consumer", consumer, log.value))
 
     async def trim_log(
         self, partition: int, log: Log, tail: int, cap: int, kept_behind: int = SEQUENCE_MAX
@@ -95,3 +143,14 @@ class LogStore(Asking):
 def _trimmed(answer: Reply) -> Trimmed:
     committed = {answer[at].decode(): int(answer[at + 1]) for at in range(3, len(answer), 2)}
     return Trimmed(int(answer[0]), int(answer[1]), bool(answer[2]), committed)
+
+
+_CONSUMER = struct.Struct(">QQ")
+
+
+def _consumed(answer: Reply) -> list[Consumed]:
+    found, last = list[Consumed](), int(answer[0])
+    for at in range(1, len(answer), 2):
+        offset, epoch = _CONSUMER.unpack(answer[at + 1])
+        found.append(Consumed(answer[at].decode(), offset, epoch, last))
+    return found

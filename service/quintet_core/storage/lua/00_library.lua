@@ -6,7 +6,8 @@
 --
 -- Keys of a partition, behind "{pNN}:"
 --   meta            hash    sequence, event, queue, metric: the last number given out; clock: the latest time seen (epoch
---                           ms); events_trimmed, metrics_trimmed: up to where a log was cut
+--                           ms); events_trimmed, metrics_trimmed: up to where a log was cut; events_epoch,
+--                           metrics_epoch: the last one that a consumer was opened with (in partition 0)
 --   names           hash    name key -> queue number. A name key is 1 byte namespace length, namespace, queue name
 --   index           zset    name keys, score 0: the order of listing
 --   queues          hash    queue number -> queue record (10_codec.lua)

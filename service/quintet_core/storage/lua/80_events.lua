@@ -231,22 +231,6 @@ function logs.find(p, a, i)
   return format('%d', low)
 end
 
--- commit_offset(consumer, offset, epoch, log) -> committed offset
-function logs.commit(p, a, i)
-  local log = named_log(p, a, i, 3)
-  expect(p, log.consumers, 'hash')
-  local offset, epoch = tonumber(a[i + 1]), tonumber(a[i + 2])
-  local raw = call('HGET', p.tag .. log.consumers, a[i])
-  local old, old_epoch = 0, 0
-  if raw then old, old_epoch = read_consumer(raw) end
-  if epoch < old_epoch then return refuse(REASON.EPOCH, 'epoch', format('%d', old_epoch)) end
-  if offset > log.last then return refuse(REASON.INVALID, 'last_offset', format('%d', log.last)) end
-  offset = math.max(offset, old)
-  call('HSET', p.tag .. log.consumers, a[i], pack('>I8I8', offset, epoch))
-  p.dirty = true
-  return format('%d', offset)
-end
-
 -- trim_events(tail kept without consumers, records kept at most, offset behind which all are kept, up to the cap, log)
 -- -> { first offset, last offset, 1 when the cap cut what a consumer wanted }, and when a log is named also for each
 -- consumer: its name, its offset. A core of before events were kept by time sends two arguments.
@@ -277,5 +261,7 @@ function logs.trim(p, a, i)
   end
   return reply
 end
+
+logs.named, logs.describe_log, logs.first_offset, logs.read_consumer = named_log, describe_log, first_offset, read_consumer
 
 end

@@ -48,6 +48,11 @@ local LIST = {
   { 'find_offset', logs.find, ALWAYS },
   { 'commit_offset', logs.commit, ALWAYS },
   { 'trim_events', logs.trim, ALWAYS },
+  { 'open_consumer', logs.open, ALWAYS },
+  { 'list_consumers', logs.list, ALWAYS },
+  { 'delete_consumer', logs.forget, ALWAYS },
+  { 'take_snapshots', snapshots.take, ALWAYS },
+  { 'append_process', snapshots.append_process, ALWAYS },
 }
 
 -- No base library while a library loads: neither pairs nor string.
