@@ -22,6 +22,7 @@ import click
 from rich.console import Console
 
 from benchmarks.disk import fdatasync_latency, refuse_memory_file_system
+from benchmarks.log_scenarios import LogScenarios
 from benchmarks.plan import Bench, Plan, Results
 from benchmarks.report import show, write_json
 from benchmarks.row_scenarios import RowScenarios
@@ -120,6 +121,7 @@ def _measure(bench: Bench) -> None:
         rows.one_round(with_etcd=number == 0)
     if bench.stack:
         queues.pending(bench.stack)
+        LogScenarios(bench).run(bench.stack)
 
 
 @contextmanager

@@ -14,11 +14,12 @@ START_SECONDS = 10.0
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
-def cpu_seconds(pid: int) -> float:
-    """User and system time of the process `pid` with all its threads so far, in seconds (/proc/PID/stat)."""
+def cpu_seconds(pid: int, *, with_ended_children: bool = False) -> float:
+    """User and system time of the process `pid` with all its threads so far, in seconds (/proc/PID/stat); also of the
+    children that it has waited for, if so asked."""
     # The command name, in parentheses, may itself hold spaces: count from behind it.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+    return sum(map(int, fields[11 : 15 if with_ended_children else 13])) / _TICKS_PER_SECOND
 
 
 def busy_cpu_seconds() -> float:

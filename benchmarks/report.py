@@ -7,7 +7,7 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,12 +18,14 @@ from rich.table import Table
 
 from benchmarks.beanstalkd import FSYNC_ARGUMENTS
 from benchmarks.disk import DiskLatency
+from benchmarks.log_scenarios import PARQUET
 from benchmarks.measurement import Measurement
 from benchmarks.plan import Plan, Results
 from benchmarks.targets import Target, targets
 
 # Each column shows the process of that name; the server is whichever keeps the jobs.
 CPU_COLUMNS = {"load": ("load",), "adapter": ("adapter",), "core": ("core",), "server": ("redis", "beanstalkd", "etcd")}
+SPARK_COLUMNS = {"core": ("core",), "Redis": ("redis",), "JVM": ("jvm",), "Python": ("python",)}
 CONSOLE_WIDTH_MIN = 140
 SCENARIO_WIDTH_MIN = 37
 
@@ -42,8 +44,10 @@ def show(plan: Plan, disks: Sequence[DiskLatency], results: Results) -> None:
     medians = results.medians()
     if lifecycles := [m for m in medians if m.lifecycles_per_s]:
         console.print(_lifecycle_table(lifecycles))
-    if rows := [m for m in medians if not m.lifecycles_per_s]:
+    if rows := [m for m in medians if not m.lifecycles_per_s and m.scenario != PARQUET]:
         console.print(_row_table(rows))
+    if parquet := results.find(PARQUET, 1):
+        console.print(_parquet_table(parquet))
     for jobs, job_bytes in results.pending_job_bytes.items():
         console.print(
             f"Redis memory per job beyond its payload, {jobs:,} pending: {job_bytes:.0f} bytes", highlight=False
@@ -76,16 +80,24 @@ def _row_table(measurements: Sequence[Measurement]) -> Table:
     return table
 
 
-def _table(title: str, *figures: str) -> Table:
+def _parquet_table(m: Measurement) -> Table:
+    title = "The log to Parquet, from the first batch to the last. CPU in µs per event."
+    table = _table(title, "seconds", "events", "events/s", columns=SPARK_COLUMNS)
+    figures = (f"{m.seconds:.1f}", f"{m.operations_per_s * m.seconds:,.0f}", f"{m.operations_per_s:,.0f}")
+    table.add_row(m.scenario, *figures, *_cpu_cells(m, SPARK_COLUMNS))
+    return table
+
+
+def _table(title: str, *figures: str, columns: Mapping[str, Sequence[str]] = CPU_COLUMNS) -> Table:
     table = Table(title=title, title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0))
     table.add_column("scenario", no_wrap=True, min_width=SCENARIO_WIDTH_MIN)
-    for heading in (*figures, *(f"{name}\nCPU" for name in CPU_COLUMNS), "others\nCPUs"):
+    for heading in (*figures, *(f"{name}\nCPU" for name in columns), "others\nCPUs"):
         table.add_column(heading, justify="right", no_wrap=True)
     return table
 
 
-def _cpu_cells(m: Measurement) -> Iterator[str]:
-    for names in CPU_COLUMNS.values():
+def _cpu_cells(m: Measurement, columns: Mapping[str, Sequence[str]] = CPU_COLUMNS) -> Iterator[str]:
+    for names in columns.values():
         yield "".join(_digits(m.cpu_us_per_operation[name]) for name in names if name in m.cpu_us_per_operation)
     yield f"{m.others_cpus:.2f}"
 

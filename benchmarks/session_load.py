@@ -23,15 +23,16 @@ ENQUEUES_IN_FLIGHT = 16
 class _Loop:
     """One closed loop: an owner of its own, its requests made once."""
 
-    __slots__ = ("_enqueue", "_lifecycle_started", "_load", "_owner", "_sent", "_session", "_take")
+    __slots__ = ("_enqueue", "_lifecycle_started", "_load", "_namespace", "_owner", "_sent", "_session", "_take")
 
-    def __init__(self, load: SessionLoad, session: Session, queue: str) -> None:
+    def __init__(self, load: SessionLoad, session: Session, namespace: str, queue: str) -> None:
         self._load = load
         self._session = session
         self._owner = session.new_owner()
-        self._enqueue = EnqueueRequest(queue=queue, create_if_missing=True)
+        self._namespace = namespace
+        self._enqueue = EnqueueRequest(namespace=namespace, queue=queue, create_if_missing=True)
         self._enqueue.jobs.add(payload=b"x" * PAYLOAD_BYTES)
-        self._take = DequeueRequest(queues=[queue], jobs_max=1, owner_lease=True)
+        self._take = DequeueRequest(namespace=namespace, queues=[queue], jobs_max=1, owner_lease=True)
         self._sent = self._lifecycle_started = time.perf_counter()
 
     def start(self) -> None:
@@ -51,7 +52,7 @@ class _Loop:
             return
         job = result.dequeue.jobs[0]
         self._record()
-        request = AcknowledgeRequest(id=job.id, token=job.lease.token)
+        request = AcknowledgeRequest(namespace=self._namespace, id=job.id, token=job.lease.token)
         self._session.submit_acknowledge(self._owner, request, self._on_acknowledged)
 
     def _on_acknowledged(self, result: SessionResult) -> None:
@@ -77,8 +78,9 @@ class _Loop:
 class SessionLoad:
     """`loops` lifecycles at once on `queues` queues of the core at `target`, over one Session stream."""
 
-    def __init__(self, target: str, queue_prefix: str, loops: int, queues: int) -> None:
+    def __init__(self, target: str, queue_prefix: str, loops: int, queues: int, namespace: str = "") -> None:
         self._target = target
+        self._namespace = namespace
         self._names = [f"{queue_prefix}-{index % queues}" for index in range(loops)]
         self._running = loops
         self._failed: asyncio.Future[None]
@@ -111,7 +113,7 @@ class SessionLoad:
         self._ended = asyncio.Event()
         async with await Session.connect(self._target, client="bench") as session:
             for name in self._names:
-                _Loop(self, session, name).start()
+                _Loop(self, session, self._namespace, name).start()
             await self._pass(warm_up_seconds)
             self.samples = samples = Samples()
             meter.start()

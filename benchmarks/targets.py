@@ -6,6 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks import etcd
+from benchmarks.log_scenarios import (
+    ARCHIVED,
+    EVENTS_OFF,
+    EVENTS_WRITTEN,
+    FOLLOWED,
+    NOT_READ,
+    PARQUET,
+)
+from benchmarks.log_scenarios import LOOPS as LOG_LOOPS
 from benchmarks.measurement import Measurement
 from benchmarks.plan import Plan, Results
 from benchmarks.row_scenarios import ETCD, NOTIFICATIONS, REDIS_SET, UPDATES_PER_S, ZEROMQ_UPDATE
@@ -42,6 +51,7 @@ def targets(plan: Plan, results: Results) -> list[Target]:
         *_latency_targets(results),
         *_pending_targets(plan, results),
         *_row_targets(results),
+        *_log_targets(results),
     ]
 
 
@@ -93,6 +103,28 @@ def _row_targets(results: Results) -> Iterator[Target]:
     kept = told is not None and told.operations_per_s >= UPDATES_PER_S * _RATE_KEPT
     p99_ms = told.operation_p99_us / 1000 if told and kept else None
     yield _at_most(f"ZeroMQ notifications at {UPDATES_PER_S:,} updates/s: p99 from reply, ms", 20, p99_ms)
+
+
+def _log_targets(results: Results) -> Iterator[Target]:
+    for what, wanted, scenario, without in (
+        ("Writing the events of jobs", 15, EVENTS_WRITTEN, EVENTS_OFF),
+        ("A reader of blocks that follows the log", 20, FOLLOWED, NOT_READ),
+        ("The archive job beside", 20, ARCHIVED, NOT_READ),
+    ):
+        ratio = _ratio(_lifecycles_per_s(results, scenario), _lifecycles_per_s(results, without))
+        lost = None if ratio is None else 100 * (1 - ratio)
+        yield _at_most(f"{what}: lifecycles/s lost of a Session, %", wanted, lost)
+    parquet = results.find(PARQUET, 1)
+    yield _at_least(
+        "Log to Parquet, local[2], core and Redis beside: events/s",
+        150_000,
+        parquet.operations_per_s if parquet else None,
+    )
+
+
+def _lifecycles_per_s(results: Results, scenario: str) -> float | None:
+    found = results.find(scenario, LOG_LOOPS)
+    return found.lifecycles_per_s if found else None
 
 
 def _served_cpu(m: Measurement) -> float:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from benchmarks.etcd import CLIENTS
+from benchmarks.log_scenarios import EVENTS_OFF, EVENTS_WRITTEN, FOLLOWED, NOT_READ, PARQUET
 from benchmarks.measurement import Measurement, Samples, percentile
 from benchmarks.plan import Plan, Results
 from benchmarks.row_scenarios import ETCD, NOTIFICATIONS, REDIS_SET, ZEROMQ_UPDATE
@@ -72,3 +73,18 @@ def test_a_percentile_is_one_of_the_values() -> None:
     assert percentile([3.0, 1.0, 2.0], 50) == 2.0
     assert percentile([1.0, 2.0], 99) == 2.0
     assert percentile([], 50) == 0.0
+
+
+def test_the_log_is_held_against_runs_without_it() -> None:
+    found = verdicts(
+        measured(EVENTS_WRITTEN, 500, 8_600),
+        measured(EVENTS_OFF, 500, 10_000),
+        measured(FOLLOWED, 500, 7_900),
+        measured(NOT_READ, 500, 10_000),
+        updated(PARQUET, 1, 150_000),
+    )
+    events = found["Writing the events of jobs: lifecycles/s lost of a Session, %"]
+    assert (events.measured, events.reached) == ("14", True)
+    assert found["A reader of blocks that follows the log: lifecycles/s lost of a Session, %"].reached is False
+    assert found["The archive job beside: lifecycles/s lost of a Session, %"].reached is None
+    assert found["Log to Parquet, local[2], core and Redis beside: events/s"].reached is True
