@@ -90,7 +90,7 @@ def test_a_queue_that_went_silent_is_gone(spark: SparkSession) -> None:
 
 
 def test_a_queue_made_anew_counts_from_nothing(spark: SparkSession) -> None:
-    rows = [
+    rows: list[Row] = [
         {"at": at(0), "enqueued_total": 1_000},
         {"at": at(1), "enqueued_total": 1_060},
         {"at": at(2), "enqueued_total": 3},
