@@ -10,12 +10,13 @@ local snapshots = {}
 local RECORD = '>BI4I8I8I8I8I8I8c104c16I2'
 local OF_QUEUE, OF_TABLE, OF_PROCESS = 1, 2, 3
 -- Totals of a record; numbers are kept free behind them.
-local TOTALS, TOTALS_FORMAT, TOTALS_BYTES = 13, '>I8I8I8I8I8I8I8I8I8I8I8I8I8', 104
-local FREE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+local TOTALS_FORMAT, TOTALS_BYTES = '>I8I8I8I8I8I8I8I8I8I8I8I8I8', 104
+local FREE = NO_JOB .. NO_JOB
+local NO_TOTALS = FREE .. FREE .. FREE .. FREE .. FREE .. FREE .. NO_JOB
 local BEHIND_EACH = '\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255'
 
--- Names one step looks at, and records it writes.
-local LOOKS, WRITES = 500, 50
+-- Names one step looks at, so many together, and records it writes.
+local LOOKS, LOOKS_TOGETHER, WRITES = 500, 50, 50
 -- A queue in which nothing is and nothing happens is written so often only.
 local IDLE_MS = 60000
 -- Ranks whose first job is looked at for the oldest. Reading a job reads its payload: from large ones, no further.
@@ -27,8 +28,9 @@ local LARGE_BYTES = 16384
 local PASS, PASS_BYTES = '>I8I8I4B', 21
 local IN_QUEUES, IN_TABLES, DONE = 1, 2, 3
 local PASS_FIELD = 'pass'
--- Of a queue or table: when it was written last, the sum of its totals then, 1 when nothing was in it.
-local LAST, LAST_BYTES = '>I8I8B', 17
+-- Of a queue or table: when it was written last, the sum of its totals then; ready, delayed, leased, dead, and since when
+-- the oldest of the first is ready, 0 for none. While the sum is the same, so are they: whatever changes them is counted.
+local LAST, LAST_BYTES = '>I8I8I8I8I8I8I8', 56
 
 local PHASES = {
   [IN_QUEUES] = { names = 'names', index = 'index' },
@@ -48,12 +50,12 @@ local function write_pass(pass)
   return pack(PASS, pass.began, pass.slot, pass.written, pass.phase) .. pass.behind
 end
 
--- As kept in counts: number -> the totals in the order of a record; 'all' -> those of everything there ever was.
+-- As kept in counts: number -> the totals in the order of a record; 'all' -> those of everything there ever was. Totals,
+-- their sum.
 local function read_totals(raw)
-  if not raw or #raw < TOTALS_BYTES then return string.rep('\0', TOTALS_BYTES), 0 end
-  local totals, sum = { unpack_struct(TOTALS_FORMAT, raw) }, 0
-  for k = 1, TOTALS do sum = sum + totals[k] end
-  return sub(raw, 1, TOTALS_BYTES), sum
+  if not raw or #raw < TOTALS_BYTES then return NO_TOTALS, 0 end
+  local a, b, c, d, e, f, g, h, i, j, k, l, m = unpack_struct(TOTALS_FORMAT, raw)
+  return sub(raw, 1, TOTALS_BYTES), a + b + c + d + e + f + g + h + i + j + k + l + m
 end
 
 -- Since when a ready job is.
@@ -63,8 +65,8 @@ local function ready_since(p, sequence)
   return read_body(hget(p, 'jobs', sequence)).available_at
 end
 
--- How long the oldest of the jobs that are first of their rank has been ready; 0: there is none.
-local function oldest_ready_age(p, ready)
+-- Since when the oldest of the jobs that are first of their rank has been ready; 0: there is none.
+local function oldest_ready(p, ready)
   local low, oldest = '-', nil
   for rank = 1, RANKS do
     local place = zread(p, 'ZRANGEBYLEX', ready, low, '+', 'LIMIT', 0, 1)[1]
@@ -76,16 +78,15 @@ local function oldest_ready_age(p, ready)
     -- No place is as long as that.
     low = '(' .. sub(place, 1, 8) .. BEHIND_EACH
   end
-  return oldest and math.max(0, p.now - oldest) or 0
+  return oldest or 0
 end
 
--- ready, delayed, leased, dead, oldest ready age
+-- ready, delayed, leased, dead, since when the oldest is ready
 local function look_at_queue(p, number)
-  local q = {}
-  name_sets(q, 'q' .. number .. ':')
-  local ready, delayed = zread(p, 'ZCARD', q.ready), zread(p, 'ZCARD', q.delayed)
-  local leased, dead = zread(p, 'ZCARD', q.leased), zread(p, 'ZCARD', q.dead)
-  return ready, delayed, leased, dead, ready > 0 and oldest_ready_age(p, q.ready) or 0
+  local base = 'q' .. number .. ':'
+  local ready = zread(p, 'ZCARD', base .. 'ready')
+  return ready, zread(p, 'ZCARD', base .. 'delayed'), zread(p, 'ZCARD', base .. 'leased'),
+    zread(p, 'ZCARD', base .. 'dead'), ready > 0 and oldest_ready(p, base .. 'ready') or 0
 end
 
 local function look_at_table(p, number)
@@ -95,26 +96,33 @@ end
 -- The record of one queue or table and what is remembered of it; nil when it is not to be written now.
 local function describe(p, pass, number, totals_raw, last_raw)
   local kind = pass.phase == IN_QUEUES and OF_QUEUE or OF_TABLE
+  local totals, sum = read_totals(totals_raw)
+  local interval_ms, same = 0, false
+  local ready, delayed, leased, dead, since
+  if last_raw and #last_raw == LAST_BYTES then
+    local last_at, last_sum
+    last_at, last_sum, ready, delayed, leased, dead, since = unpack_struct(LAST, last_raw)
+    if last_at >= pass.slot then return nil end
+    interval_ms = p.now - last_at
+    same = sum == last_sum
+    if same and ready + delayed + leased + dead == 0 and interval_ms < IDLE_MS then return nil end
+  end
   local numeral = number_of(number, 'number')
   if (numeral >= FIRST_TABLE) ~= (kind == OF_TABLE) then damaged('number of another kind') end
-  local totals, sum = read_totals(totals_raw)
-  local last_at, last_sum, idle = 0, -1, 0
-  if last_raw and #last_raw == LAST_BYTES then last_at, last_sum, idle = unpack_struct(LAST, last_raw) end
-  if last_at >= pass.slot and last_raw then return nil end
-  if idle == 1 and sum == last_sum and p.now - last_at < IDLE_MS then return nil end
-  local look = kind == OF_QUEUE and look_at_queue or look_at_table
-  local ready, delayed, leased, dead, age = look(p, number)
-  idle = ready + delayed + leased + dead == 0 and 1 or 0
-  local record = pack(RECORD, kind, numeral, last_at > 0 and p.now - last_at or 0, ready, delayed, leased, dead, age,
-    totals, FREE, 0)
-  return record, pack(LAST, p.now, sum, idle)
+  if not same then
+    local look = kind == OF_QUEUE and look_at_queue or look_at_table
+    ready, delayed, leased, dead, since = look(p, number)
+  end
+  local age = since > 0 and since < p.now and p.now - since or 0
+  return pack(RECORD, kind, numeral, interval_ms, ready, delayed, leased, dead, age, totals, FREE, 0),
+    pack(LAST, p.now, sum, ready, delayed, leased, dead, since)
 end
 
 -- The names behind where the pass is, and what is known of each: name keys, numbers, totals, last snapshots.
 local function next_names(p, pass)
   local phase = PHASES[pass.phase]
   local low = pass.behind ~= '' and '(' .. pass.behind or '-'
-  local names = call('ZRANGEBYLEX', p.tag .. phase.index, low, '+', 'LIMIT', 0, LOOKS)
+  local names = call('ZRANGEBYLEX', p.tag .. phase.index, low, '+', 'LIMIT', 0, LOOKS_TOGETHER)
   if #names == 0 then return names end
   local numbers = call('HMGET', p.tag .. phase.names, unpack(names))
   local asked = {}
@@ -122,8 +130,8 @@ local function next_names(p, pass)
   return names, asked, call('HMGET', p.tag .. 'counts', unpack(asked)), call('HMGET', p.tag .. 'snapshots', unpack(asked))
 end
 
--- Goes on with the pass: appends what it finds to `said` and moves on. Does not write.
-local function go_on(p, pass, most, said)
+-- Looks at some names. Appends what it finds to `said` and moves the pass on; does not write. How many it looked at.
+local function look_on(p, pass, most, said)
   local names, numbers, totals, lasts = next_names(p, pass)
   local looked = 0
   while looked < #names and #said.records < WRITES and pass.written < most do
@@ -141,51 +149,67 @@ local function go_on(p, pass, most, said)
     end
   end
   if looked > 0 then pass.behind = names[looked] end
-  if looked == #names and #names < LOOKS then pass.phase, pass.behind = pass.phase + 1, '' end
+  if looked == #names and #names < LOOKS_TOGETHER then pass.phase, pass.behind = pass.phase + 1, '' end
+  return looked
 end
 
--- Where there is nothing to do but to wait for the next slot: nil. Else the pass, begun anew where the last one has ended.
+local function go_on(p, pass, most, said)
+  local looked = 0
+  while pass.phase ~= DONE and looked < LOOKS and #said.records < WRITES and pass.written < most do
+    local ok, some = pcall(look_on, p, pass, most, said)
+    if ok then
+      looked = looked + some
+    else
+      -- The names themselves cannot be read: on to those of tables, or to the end.
+      said.damaged = said.damaged + 1
+      pass.phase, pass.behind = pass.phase + 1, ''
+    end
+  end
+end
+
+-- Where the work stands; `due` when there is some in this slot. Where the last pass has ended, and a slot with it, a new
+-- one begins.
 local function due_pass(p, slot, most)
   local pass = read_pass(p)
   if pass.phase == DONE then
-    if slot <= pass.began then return nil end
+    if slot <= pass.began then return pass end
     pass.began, pass.phase, pass.behind = slot, IN_QUEUES, ''
   end
   if slot > pass.slot then pass.slot, pass.written = slot, 0 end
-  return pass.written < most and pass or nil
+  pass.due = pass.written < most
+  return pass
 end
 
--- take_snapshots(interval ms, most records of a slot) -> { 1 when there is more to do in this slot, records written, queues
--- and tables that could not be read, the totals of the partition }
+-- What there is to do behind a step: nothing until the next slot, more in this one, more that has to wait for the next.
+local NOTHING, MORE, REST = 0, 1, 2
+
+-- take_snapshots(interval ms, most records of a slot) -> { what is left, records written, queues and tables that could not
+-- be read, the totals of the partition, last offset of the metrics }
 function snapshots.take(p, a, i)
   local interval_ms, most = tonumber(a[i]), tonumber(a[i + 1])
   expect(p, 'snapshots', 'hash')
   expect(p, 'counts', 'hash')
   local said = { records = {}, names = {}, lasts = {}, damaged = 0 }
   local pass = due_pass(p, math.floor(p.now / interval_ms) * interval_ms, most)
-  if pass then
-    logs.expect_metrics(p)
-    local phase = pass.phase
-    local ok = pcall(go_on, p, pass, most, said)
-    if not ok then
-      -- The names themselves cannot be read: on to those of tables, or to the end.
-      said.damaged = said.damaged + 1
-      pass.phase, pass.behind = phase + 1, ''
-    end
+  logs.expect_metrics(p)
+  local left = NOTHING
+  if pass.due then
+    go_on(p, pass, most, said)
     local n = #said.lasts
     said.lasts[n + 1], said.lasts[n + 2] = PASS_FIELD, write_pass(pass)
     call('HSET', p.tag .. 'snapshots', unpack(said.lasts))
     if #said.records > 0 then logs.append_metrics(p, concat(said.records), #said.records, concat(said.names)) end
     p.dirty = true
   end
-  local more = pass and pass.phase ~= DONE and pass.written < most
-  return { more and 1 or 0, #said.records, said.damaged, call('HGET', p.tag .. 'counts', 'all') or '' }
+  if pass.phase ~= DONE then left = pass.written < most and MORE or REST end
+  return { left, #said.records, said.damaged, call('HGET', p.tag .. 'counts', 'all') or '',
+    format('%d', p.metrics_log.last) }
 end
 
 -- append_process(interval ms, JSON of a process): its snapshot. The process sees to it that there is one a slot.
 function snapshots.append_process(p, a, i)
   logs.expect_metrics(p)
-  local record = pack(RECORD, OF_PROCESS, 0, tonumber(a[i]), 0, 0, 0, 0, 0, read_totals(nil), FREE, #a[i + 1])
+  local record = pack(RECORD, OF_PROCESS, 0, tonumber(a[i]), 0, 0, 0, 0, 0, NO_TOTALS, FREE, #a[i + 1])
   logs.append_metrics(p, record .. a[i + 1], 1, '')
   return 1
 end
