@@ -133,7 +133,7 @@ def differences(log: pa.Table, archive: pa.Table | duckdb.DuckDBPyRelation) -> l
                 for name, question in zip((c for c in RECORD.names if c not in _NAMES_EVENT), altered, strict=True)
             },
         }
-        return _answers(db, questions)
+        return answers(db, questions)
 
 
 def illegal_histories(log: pa.Table, partitions: int) -> list[str]:
@@ -145,11 +145,11 @@ def illegal_histories(log: pa.Table, partitions: int) -> list[str]:
         for statement in (_STEPS_OF_JOBS, _STEPS_OF_ROWS, _STEPS_OF_QUEUES):
             db.execute(statement)
         rules = {name: rule.replace("$partitions", str(partitions)) for name, rule in _RULES.items()}
-        return _answers(db, rules)
+        return answers(db, rules)
 
 
-def _answers(db: duckdb.DuckDBPyConnection, questions: dict[str, str]) -> list[str]:
-    """One line for each question that finds anything."""
+def answers(db: duckdb.DuckDBPyConnection, questions: dict[str, str]) -> list[str]:
+    """What each question finds: one line for each that finds anything, with how often, and the first case."""
     lines = []
     for what, question in questions.items():
         found = db.execute(f"SELECT count(*) OVER () AS found, * FROM ({question}) ORDER BY ALL LIMIT 1")
