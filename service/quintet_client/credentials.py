@@ -63,12 +63,25 @@ ANONYMOUS = Credentials()
 
 def open_channel(target: str, credentials: Credentials) -> grpc.aio.Channel:
     """A channel to "unix:/path" or "host:port". Nothing is connected yet."""
-    options: list[tuple[str, str | int]] = [*_CHANNEL_OPTIONS]
-    if credentials.server_name:
-        options.append(("grpc.ssl_target_name_override", credentials.server_name))
+    options = _channel_options(credentials)
     if not credentials.uses_tls:
         return grpc.aio.insecure_channel(target, options=options)
     return grpc.aio.secure_channel(target, _channel_credentials(credentials), options=options)
+
+
+def open_blocking_channel(target: str, credentials: Credentials) -> grpc.Channel:
+    """The same for programs without an event loop."""
+    options = _channel_options(credentials)
+    if not credentials.uses_tls:
+        return grpc.insecure_channel(target, options=options)
+    return grpc.secure_channel(target, _channel_credentials(credentials), options=options)
+
+
+def _channel_options(credentials: Credentials) -> list[tuple[str, str | int]]:
+    options: list[tuple[str, str | int]] = [*_CHANNEL_OPTIONS]
+    if credentials.server_name:
+        options.append(("grpc.ssl_target_name_override", credentials.server_name))
+    return options
 
 
 def _channel_credentials(credentials: Credentials) -> grpc.ChannelCredentials:

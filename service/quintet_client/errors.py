@@ -283,7 +283,7 @@ def error_of_failure(failure: Failure) -> QuintetError:
     return error_class(failure.message, failure.metadata)
 
 
-def error_of_rpc(error: grpc.aio.AioRpcError) -> QuintetError:
+def error_of_rpc(error: grpc.aio.AioRpcError | grpc.RpcError) -> QuintetError:
     """The error that a failed call stands for: by its google.rpc.ErrorInfo, else by its status code."""
     info = _error_info(error)
     message = error.details() or ""
@@ -297,7 +297,7 @@ def _class_named(reason: str) -> type[QuintetError]:
     return ERROR_CLASSES.get(Reason.Value(name), InternalError) if name in Reason.keys() else InternalError  # noqa: SIM118
 
 
-def _error_info(error: grpc.aio.AioRpcError) -> ErrorInfo | None:
+def _error_info(error: grpc.aio.AioRpcError | grpc.RpcError) -> ErrorInfo | None:
     trailing: Iterable[tuple[str, str | bytes]] = error.trailing_metadata() or ()  # type: ignore[assignment]
     for key, value in trailing:
         if key == _STATUS_DETAILS_KEY and isinstance(value, bytes):

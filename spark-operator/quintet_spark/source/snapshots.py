@@ -1,0 +1,124 @@
+"""Blocks of the metrics log as columns of `quintet_spark.schemas.METRICS`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from quintet.v1 import event_service_pb2 as wire
+
+from quintet_spark.schemas import METRIC_KINDS, TOTALS
+from quintet_spark.source.layout import (
+    SNAPSHOT,
+    DamagedBlockError,
+    Flags,
+    Names,
+    Records,
+    instants,
+    numbers_of,
+    taken,
+    words_by_number,
+)
+
+_PROCESS = 3
+_KINDS = words_by_number(METRIC_KINDS, 256, "kind")
+_NUMBERS = ("interval_ms", "ready", "delayed", "leased", "dead", "oldest_ready_age_ms", *TOTALS)
+_OF_ALL = {"interval_ms"}
+_VALUES = pa.map_(pa.string(), pa.float64())
+
+
+class SnapshotColumns:
+    """The columns of one block."""
+
+    def __init__(self, block: wire.ReadBlocksResponse, partition: int) -> None:
+        self._block = block
+        self._partition = partition
+        self._records = Records.of_block(block, SNAPSHOT)
+        self._of_process: Flags = self._records.fixed["kind"] == _PROCESS
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def total(self) -> int:
+        """Records of the block, with those that are not shown."""
+        return self._records.total
+
+    def column(self, name: str) -> pa.Array:
+        """One column of METRICS, by its name."""
+        return _COLUMNS[name](self)
+
+    @cached_property
+    def _names(self) -> Names:
+        return Names(self._block)
+
+    @cached_property
+    def _places(self) -> np.ndarray:
+        return self._names.places(self._records.fixed["number"].astype(np.int64), ~self._of_process)
+
+    @cached_property
+    def _processes(self) -> list[dict[str, Any] | None]:
+        """What processes say, by record; there are few of them."""
+        details = self._records.details(self._of_process).to_pylist()
+        try:
+            return [None if each is None else _process(json.loads(each)) for each in details]
+        except ValueError as error:
+            raise DamagedBlockError("the snapshot of a process is not what it should be") from error
+
+    def _partition_column(self) -> pa.Array:
+        return pa.array(np.full(len(self), self._partition, dtype=np.int32))
+
+    def _offset(self) -> pa.Array:
+        return pa.array(self._records.offsets)
+
+    def _at(self) -> pa.Array:
+        return instants(self._records.at_ms)
+
+    def _kind(self) -> pa.Array:
+        return taken(_KINDS, self._records.fixed["kind"])
+
+    def _namespace(self) -> pa.Array:
+        return taken(self._names.namespaces, self._places, ~self._of_process)
+
+    def _name(self) -> pa.Array:
+        return taken(self._names.names, self._places, ~self._of_process)
+
+    def _number(self, name: str) -> pa.Array:
+        shown = None if name in _OF_ALL else ~self._of_process
+        return numbers_of(self._records.fixed["numbers"][:, _NUMBERS.index(name)], pa.int64(), shown)
+
+    def _of_processes(self, name: str, kind: pa.DataType) -> pa.Array:
+        return pa.array([None if each is None else each[name] for each in self._processes], kind)
+
+
+def _process(told: Any) -> dict[str, Any]:
+    if not isinstance(told, dict) or not isinstance(told.get("values", {}), dict):
+        raise ValueError("not an object")
+    values = [(str(series), _value(value)) for series, value in told.get("values", {}).items()]
+    return {"process": str(told.get("process", "")), "replica": str(told.get("replica", "")), "values": values}
+
+
+def _value(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _numbered(name: str) -> Callable[[SnapshotColumns], pa.Array]:
+    return lambda columns: columns._number(name)
+
+
+_COLUMNS: dict[str, Callable[[SnapshotColumns], pa.Array]] = {
+    "partition": SnapshotColumns._partition_column,
+    "offset": SnapshotColumns._offset,
+    "at": SnapshotColumns._at,
+    "kind": SnapshotColumns._kind,
+    "namespace": SnapshotColumns._namespace,
+    "name": SnapshotColumns._name,
+    **{name: _numbered(name) for name in _NUMBERS},
+    "process": lambda columns: columns._of_processes("process", pa.string()),
+    "replica": lambda columns: columns._of_processes("replica", pa.string()),
+    "values": lambda columns: columns._of_processes("values", _VALUES),
+}
