@@ -16,12 +16,12 @@ fifth.
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, product
 from typing import Generic, Self, TypeVar, overload
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.utils import floatToGoString
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for every counter, of use to nobody here
@@ -57,10 +57,10 @@ class Distribution:
         self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
 
-    def observe(self, value: float) -> None:
-        """Counts one in."""
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
+    def observe(self, value: float, times: int = 1) -> None:
+        """Counts one in, or some that are alike."""
+        self._counts[bisect_left(self._bounds, value)] += times
+        self._sum += value * times
 
     def read(self) -> tuple[list[tuple[str, float]], float]:
         """Cumulative buckets and the sum, as prometheus_client wants them."""
@@ -82,6 +82,10 @@ class Family(Generic[T]):
     def at(self, *label_values: str) -> T:
         """The child with these label values, in the order declared; keep it where calls are hot."""
         return self._children[label_values]
+
+    def items(self) -> Iterable[tuple[tuple[str, ...], T]]:
+        """Every child with its label values."""
+        return self._children.items()
 
 
 class Declaration(ABC, Generic[T]):
@@ -231,7 +235,51 @@ class Distributing(Kept[Distribution]):
         return family
 
 
-AnyDeclaration = Counting | Gauging | Observing | Tallying | Distributing
+Row = tuple[tuple[str, ...], float]
+"""Label values, in the order declared, and what is measured there."""
+
+
+class Rows:
+    """What a `Listing` shows."""
+
+    def __init__(self) -> None:
+        self.read: Callable[[], Iterable[Row]] = tuple
+        """Asked at each scrape. No label values twice, and not more of them than a scrape should bring."""
+
+
+class Listing(Declaration[Rows]):
+    """A metric whose label values are not known beforehand, such as names that users give: read at scrape time, from
+    `at().read`. `labels` say in words what their values are."""
+
+    def __init__(self, name: str, help: str, /, kind: str, **labels: str) -> None:
+        super().__init__(name, help, **{label: (words,) for label, words in labels.items()})
+        self.kind = kind
+
+    def create(self, registry: CollectorRegistry) -> Family[Rows]:
+        """Register this metric in a process' registry."""
+        rows = Rows()
+        registry.register(_Lister(self, rows))
+        return Family({(): rows})
+
+    def read(self, rows: Iterable[Row]) -> Metric:
+        """All rows as prometheus_client exposes them."""
+        family = CounterMetricFamily if self.kind == "counter" else GaugeMetricFamily
+        metric = family(self.name, self.help, labels=tuple(self.labels))
+        for values, measured in rows:
+            metric.add_metric(values, measured)
+        return metric
+
+
+class _Lister:
+    def __init__(self, declared: Listing, rows: Rows) -> None:
+        self._declared = declared
+        self._rows = rows
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._declared.read(self._rows.read())
+
+
+AnyDeclaration = Counting | Gauging | Observing | Tallying | Distributing | Listing
 
 
 class MetricSet:
@@ -249,6 +297,46 @@ def declarations(metric_set: type[MetricSet]) -> dict[str, AnyDeclaration]:
     for owner in reversed(metric_set.__mro__):
         found.update({key: value for key, value in vars(owner).items() if isinstance(value, AnyDeclaration)})
     return found
+
+
+def series(metric_set: MetricSet) -> dict[str, float]:
+    """What a process' metrics are now, as /metrics names each: those that are not 0, and no listings. Of a distribution
+    only the buckets that hold something of their own."""
+    found: dict[str, float] = {}
+    for attribute, declaration in declarations(type(metric_set)).items():
+        if isinstance(declaration, Listing):
+            continue
+        labels = tuple(declaration.labels)
+        for values, child in metric_set.__dict__[attribute].items():
+            named = dict(zip(labels, values, strict=False))
+            for suffix, more, value in _samples(child):
+                if value:
+                    found[_named(declaration.name.removesuffix(suffix) + suffix, named | more)] = value
+    return found
+
+
+def _samples(child: object) -> Iterator[tuple[str, dict[str, str], float]]:
+    """Suffix, labels of its own, value."""
+    if isinstance(child, Tally):
+        yield "", {}, child.count
+    elif isinstance(child, Distribution):
+        buckets, total = child.read()
+        below = 0.0
+        for bound, count in buckets:
+            if count > below:
+                yield "_bucket", {"le": bound}, count
+            below = count
+        yield "_count", {}, below
+        yield "_sum", {}, total
+    elif isinstance(child, Counter | Gauge | Histogram):
+        for metric in child.collect():
+            for sample in metric.samples:
+                yield sample.name.removeprefix(metric.name), dict(sample.labels), sample.value
+
+
+def _named(name: str, labels: Mapping[str, str]) -> str:
+    inside = ",".join(f'{label}="{value}"' for label, value in sorted(labels.items()))
+    return f"{name}{{{inside}}}" if inside else name
 
 
 def metrics_table(metric_set: type[MetricSet]) -> str:

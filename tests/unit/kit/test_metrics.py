@@ -9,11 +9,13 @@ from quintet_kit.metrics import (
     Distributing,
     Distribution,
     Gauging,
+    Listing,
     MetricSet,
     Observing,
     Tallying,
     metrics_table,
     process_registry,
+    series,
 )
 
 
@@ -102,3 +104,55 @@ def test_every_process_shows_what_it_takes_of_its_machine() -> None:
     exposed = generate_latest(process_registry()).decode()
     assert "# TYPE process_resident_memory_bytes gauge" in exposed
     assert "# TYPE process_cpu_seconds_total counter" in exposed
+
+
+class NamedMetrics(MetricSet):
+    sizes = Listing("example_size", "Sizes.", kind="gauge", name="what users name")
+    changes = Listing("example_changes_total", "Changes.", kind="counter", name="what users name")
+
+
+def test_a_listing_is_read_at_the_scrape() -> None:
+    metrics = NamedMetrics(CollectorRegistry())
+    assert "example_size{" not in generate_latest(metrics.registry).decode()
+    metrics.sizes.at().read = lambda: [(('a "b"\n',), 2.5)]
+    metrics.changes.at().read = lambda: [(("",), 1), (("b",), 2)]
+    text = generate_latest(metrics.registry).decode()
+    assert 'example_size{name="a \\"b\\"\\n"} 2.5' in text
+    assert 'example_changes_total{name=""} 1.0' in text
+    assert 'example_changes_total{name="b"} 2.0' in text
+
+
+def test_the_table_says_in_words_what_a_listing_lists() -> None:
+    assert "| `example_size` | gauge | `name`: what users name | Sizes. |" in metrics_table(NamedMetrics)
+
+
+class AllMetrics(ExampleMetrics, NamedMetrics):
+    told = Tallying("example_told_total", "Told.", command=("put", "get"))
+    waits = Distributing("example_waits_seconds", "Waits.", buckets=(0.1, 1.0, 5.0), command=("put",))
+
+
+def test_series_are_those_of_the_scrape_that_are_not_zero() -> None:
+    metrics = AllMetrics(CollectorRegistry())
+    assert series(metrics) == {}
+    metrics.requests.at("get", "error").inc()
+    metrics.connections.at().set_function(lambda: 3)
+    metrics.told.at("put").count += 2
+    metrics.waits.at("put").observe(0.5, 3)
+    metrics.latency.at("put").observe(0.5)
+    metrics.sizes.at().read = lambda: [(("a",), 1)]
+    found = series(metrics)
+    assert found == {
+        'example_requests_total{command="get",outcome="error"}': 1,
+        "example_connections": 3,
+        'example_told_total{command="put"}': 2,
+        'example_waits_seconds_bucket{command="put",le="1.0"}': 3,
+        'example_waits_seconds_count{command="put"}': 3,
+        'example_waits_seconds_sum{command="put"}': 1.5,
+        'example_latency_seconds_bucket{command="put",le="1.0"}': 1,
+        'example_latency_seconds_bucket{command="put",le="+Inf"}': 1,
+        'example_latency_seconds_count{command="put"}': 1,
+        'example_latency_seconds_sum{command="put"}': 0.5,
+    }
+    lines = generate_latest(metrics.registry).decode().splitlines()
+    scraped = {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+    assert found.items() <= scraped.items()
