@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as everyone who knows Spark reads it
 
+from quintet_spark.report import charts
+from quintet_spark.report.files import write_text
+from quintet_spark.report.findings import find
 from quintet_spark.report.options import ReportOptions
+from quintet_spark.report.page import RANKED_SHOWN, PageRows, render, shown_queues
+from quintet_spark.transforms import capacity, report
+
+PAGE = "index.html"
+QUEUES_JUDGED_MAX = 5_000
+"""Queues whose rows are taken together to judge them: the busiest. The page says so when there are more."""
+DAYS_MAX = 400
 
 
 @dataclass(frozen=True)
@@ -36,7 +49,129 @@ def write_report(
     """Write the report on all of `events` and `metrics` (schemas EVENTS and METRICS) to the folder `out`.
 
     The caller narrows the frames to the days wanted. `out` is a path or an address that Spark can write to; what a
-    report before left there is replaced. `rollup` is the archive's rollup, None when there is none. `progress` is told
-    each step as a short sentence. Frames without rows make a report that says so.
+    report before left there is replaced. `rollup` is the archive's rollup, None when there is none: the chart of jobs
+    is drawn from it when it tells of the same jobs. `progress` is told each step as a short sentence. Frames without
+    rows make a report that says so.
+
+    Tables: service_levels (queue and day), queues (queue), poison_jobs, backlog (queue and minute), forecast (queue).
     """
-    raise NotImplementedError
+    options = options or ReportOptions()
+    tables = _Tables(spark, out, progress)
+    _write_tables(tables, events, metrics, options)
+    progress("draw the page")
+    rows = _page_rows(tables, events, metrics, rollup, options)
+    page = f"{out.rstrip('/')}/{PAGE}"
+    write_text(spark, page, render(rows, options))
+    actions = find(list(rows.queues), list(rows.forecasts), list(rows.poison), options).actions
+    return WrittenReport(page, tables.paths, [each.sentence for each in actions])
+
+
+class _Tables:
+    """The report's Parquet tables; what is read again is read from them, not counted twice."""
+
+    def __init__(self, spark: SparkSession, out: str, progress: Callable[[str], None]) -> None:
+        self._spark, self._out, self._progress = spark, out.rstrip("/"), progress
+        self.paths: dict[str, str] = {}
+
+    def write(self, name: str, frame: DataFrame, step: str) -> DataFrame:
+        self._progress(step)
+        path = f"{self._out}/{name}"
+        frame.write.mode("overwrite").parquet(path)
+        self.paths[name] = path
+        return self[name]
+
+    def __getitem__(self, name: str) -> DataFrame:
+        return self._spark.read.parquet(self.paths[name])
+
+
+def _write_tables(tables: _Tables, events: DataFrame, metrics: DataFrame, options: ReportOptions) -> None:
+    target = options.target_wait_ms
+    levels = report.service_levels(events, metrics, target_wait_ms=target)
+    tables.write("service_levels", levels, "count by queue and day")
+    whole = report.service_levels(events, metrics, target_wait_ms=target, by_day=False)
+    tables.write("queues", whole, "count by queue")
+    poison = report.poison_jobs(events, deliveries_min=options.poison_deliveries, jobs_max=options.poison_jobs_max)
+    tables.write("poison_jobs", poison, "look for poison jobs")
+    by_minute = tables.write("backlog", capacity.minutes(metrics), "follow the backlog")
+    forecast = capacity.forecast(by_minute, window_ms=options.forecast_window_ms, length_max=options.length_max)
+    tables.write("forecast", forecast, "forecast")
+
+
+def _page_rows(
+    tables: _Tables, events: DataFrame, metrics: DataFrame, rollup: DataFrame | None, options: ReportOptions
+) -> PageRows:
+    queues, poison = tables["queues"], tables["poison_jobs"]
+    told, seen = _extent(events), _extent(metrics)
+    instants = [each for each in (told["first"], told["last"], seen["first"], seen["last"]) if each is not None]
+    bucket_ms = charts.bucket_ms(max(instants) - min(instants)) if instants else capacity.HOUR_MS
+    forecasts = _rows(tables["forecast"].orderBy(F.desc("backlog"), *report.QUEUE), QUEUES_JUDGED_MAX)
+    overall = _rows(report.overall_levels(queues))[0]
+    traffic, source = _traffic(events, rollup, overall, bucket_ms)
+    return PageRows(
+        generated_at_ms=time.time_ns() // 1_000_000,
+        first_at_ms=min(instants, default=None),
+        last_at_ms=max(instants, default=None),
+        events=told["number"],
+        snapshots=seen["number"],
+        overall=overall,
+        days=_rows(report.overall_levels(tables["service_levels"], "day").orderBy(F.desc("day")), DAYS_MAX),
+        queues=_rows(report.busiest(queues), QUEUES_JUDGED_MAX),
+        queues_total=queues.count(),
+        busiest=_rows(report.busiest(queues), options.queues_shown),
+        slowest=_rows(report.slowest(queues), RANKED_SHOWN),
+        failing=_rows(report.most_failing(queues), RANKED_SHOWN),
+        poison=_poison_rows(poison, options),
+        poison_total=poison.count(),
+        forecasts=forecasts,
+        bucket_ms=bucket_ms,
+        traffic=traffic,
+        traffic_source=source,
+        **_backlogs(tables["backlog"], shown_queues(forecasts, options), bucket_ms),
+    )
+
+
+def _rows(frame: DataFrame, rows_max: int = 1) -> list[dict[str, Any]]:
+    return [row.asDict(recursive=True) for row in frame.limit(rows_max).collect()]
+
+
+def _poison_rows(poison: DataFrame, options: ReportOptions) -> list[dict[str, Any]]:
+    ordered = poison.orderBy(F.desc("deaths"), F.desc("deliveries"), F.desc("last_at"), *report.QUEUE, "job_id")
+    # More than are shown: the summary counts those that still exist.
+    return _rows(ordered.withColumn("last_at_ms", F.unix_millis("last_at")), options.poison_jobs_max)
+
+
+def _extent(log: DataFrame) -> dict[str, Any]:
+    at = F.unix_millis("at")
+    (row,) = _rows(log.agg(F.count("*").alias("number"), F.min(at).alias("first"), F.max(at).alias("last")))
+    return row
+
+
+def _traffic(
+    events: DataFrame, rollup: DataFrame | None, overall: dict[str, Any], bucket_ms: int
+) -> tuple[dict[int, dict[str, Any]], str]:
+    """Jobs over time, and where from: the rollup is quicker, but may end earlier or cover other days."""
+    if rollup is not None:
+        rolled = _by_bucket(report.rolled_activity(rollup, bucket_ms=bucket_ms))
+        known = sum(row["arrivals"] + row["completions"] for row in rolled.values())
+        wanted = (overall["arrivals"] or 0) + (overall["completions"] or 0)
+        if abs(known - wanted) <= 0.02 * wanted:
+            return rolled, "rollup"
+    return _by_bucket(report.activity(events, bucket_ms=bucket_ms)), "events"
+
+
+def _by_bucket(frame: DataFrame) -> dict[int, dict[str, Any]]:
+    return {row["bucket_at_ms"]: row for row in _rows(frame, 2 * charts.BUCKETS_MAX)}
+
+
+def _backlogs(by_minute: DataFrame, queues: list[tuple[str, str]], bucket_ms: int) -> dict[str, Any]:
+    """The backlog over time: of all queues together, and of each of some."""
+    series = capacity.backlog_series(by_minute, bucket_ms=bucket_ms)
+    total = series.groupBy("bucket_at_ms").agg(F.sum("backlog").alias("backlog")).orderBy("bucket_at_ms")
+    backlogs: dict[tuple[str, str], dict[int, float]] = {queue: {} for queue in queues}
+    if queues:
+        wanted = by_minute.sparkSession.createDataFrame(queues, "namespace string, queue string")
+        shown = series.join(F.broadcast(wanted), list(report.QUEUE))
+        for row in shown.limit(len(queues) * 2 * charts.BUCKETS_MAX).collect():
+            backlogs[row.namespace, row.queue][row.bucket_at_ms] = row.backlog
+    rows = _rows(total, 2 * charts.BUCKETS_MAX)
+    return {"backlog": {row["bucket_at_ms"]: row["backlog"] for row in rows}, "backlogs": backlogs}

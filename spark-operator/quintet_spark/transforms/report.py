@@ -240,3 +240,17 @@ def activity(events: DataFrame, *, bucket_ms: int) -> DataFrame:
         )
         .orderBy("bucket_at_ms")
     )
+
+
+def rolled_activity(rollup: DataFrame, *, bucket_ms: int) -> DataFrame:
+    """As `activity`, from the rollup; windows longer than a bucket fall into the one they begin in."""
+    bucket = (F.floor(F.unix_millis(F.col("window_start")) / bucket_ms) * bucket_ms).cast("long")
+    return (
+        rollup.groupBy(bucket.alias("bucket_at_ms"))
+        .agg(
+            F.sum("enqueued").alias("arrivals"),
+            F.sum("acknowledged").alias("completions"),
+            F.sum(F.col("released") + F.col("lease_expired") + F.col("owner_closed")).alias("failures"),
+        )
+        .orderBy("bucket_at_ms")
+    )

@@ -1,0 +1,123 @@
+"""The geometry of charts: from numbers to points of an SVG path. The template draws; it stretches a box to any screen.
+
+A box is 1000 wide and 100 high, y downwards. Lines keep their width when it is stretched, and text stays outside of it,
+so that a chart is as readable on a phone as on paper.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from quintet_spark.report.wording import count, instant
+
+WIDTH, HEIGHT = 1000, 100
+BUCKETS_MAX = 200
+_BUCKETS_MS = (60_000, 300_000, 900_000, 3_600_000, 21_600_000, 86_400_000)
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A mark of an axis: where, in percent from the left or the bottom, and what it says."""
+
+    percent: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line: its name, its CSS class, its values (None: a gap), one for each time of the chart."""
+
+    title: str
+    style: str
+    values: Sequence[float | None]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart over time, ready to draw. `paths` has one path for each of `series`."""
+
+    title: str
+    description: str
+    times_ms: Sequence[int]
+    series: Sequence[Series]
+    paths: Sequence[str]
+    x_ticks: Sequence[Tick]
+    y_ticks: Sequence[Tick]
+
+
+def bucket_ms(span_ms: int) -> int:
+    """The shortest usual stretch of time of which at most BUCKETS_MAX cover the span."""
+    for candidate in _BUCKETS_MS:
+        if span_ms / candidate <= BUCKETS_MAX:
+            return candidate
+    day = _BUCKETS_MS[-1]
+    return math.ceil(span_ms / BUCKETS_MAX / day) * day
+
+
+def filled(values: dict[int, float], step_ms: int, gap: float | None = 0) -> tuple[list[int], list[float | None]]:
+    """All times from the first to the last, step by step, with `gap` where there is no value."""
+    if not values:
+        return [], []
+    times = list(range(min(values), max(values) + 1, step_ms))
+    return times, [values.get(each, gap) for each in times]
+
+
+def chart(title: str, description: str, times_ms: Sequence[int], series: Sequence[Series]) -> Chart:
+    """Lay out a chart. The y axis begins at 0; all series share it."""
+    top = nice_ceiling(max((value for line in series for value in line.values if value is not None), default=0))
+    return Chart(
+        title=title,
+        description=description,
+        times_ms=times_ms,
+        series=series,
+        paths=[path(times_ms, line.values, top) for line in series],
+        x_ticks=_x_ticks(times_ms),
+        y_ticks=[Tick(25 * quarter, _short(top * quarter / 4)) for quarter in (range(5) if top >= 4 else (0, 4))],
+    )
+
+
+def path(times_ms: Sequence[int], values: Sequence[float | None], top: float) -> str:
+    """An SVG path through the values; a lone one is a dot."""
+    first, last = (times_ms[0], times_ms[-1]) if times_ms else (0, 0)
+    parts: list[str] = []
+    pen_down = False
+    for at, value in zip(times_ms, values, strict=True):
+        if value is None:
+            pen_down = False
+            continue
+        x = WIDTH * (at - first) / (last - first) if last > first else WIDTH / 2
+        y = HEIGHT * (1 - value / top)
+        # A line to where it is already makes a round end, the dot.
+        parts.append(f"L{x:.1f} {y:.2f}" if pen_down else f"M{x:.1f} {y:.2f}h0")
+        pen_down = True
+    return "".join(parts)
+
+
+def nice_ceiling(value: float) -> float:
+    """The next number upwards that reads well: 1, 2, 4, 5, 6, 8 times a power of ten; at least 1."""
+    if value <= 1:
+        return 1
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1, 2, 4, 5, 6, 8, 10) if step * power >= value * (1 - 1e-12))
+
+
+def _short(value: float) -> str:
+    for factor, word in ((1_000_000_000, "G"), (1_000_000, "M"), (10_000, "k")):
+        if value >= factor:
+            return f"{value / (1_000 if word == 'k' else factor):g}{word}"
+    return count(int(value)) if value == int(value) else f"{value:g}"
+
+
+def _x_ticks(times_ms: Sequence[int]) -> list[Tick]:
+    if not times_ms:
+        return []
+    first, last = times_ms[0], times_ms[-1]
+    if first == last:
+        return [Tick(50, instant(first))]
+    same_day = instant(first)[:10] == instant(last)[:10]
+    # What a phone's width holds.
+    wanted = [first + (last - first) * part // 3 for part in range(4)]
+    labels = [instant(each)[11:] if same_day else instant(each)[5:] for each in wanted]
+    return [Tick(100 * part / 3, label) for part, label in enumerate(labels)]
