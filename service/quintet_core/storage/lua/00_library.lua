@@ -37,6 +37,7 @@
 --   events          stream  id = offset of the last event in the entry; fields t (time), n (names), e (events) and, when
 --                           events carry any, v (values, one behind another)
 --   consumers       hash    consumer -> offset (8 bytes), epoch (8 bytes)
+--   counts          hash    queue number -> events by kind since it was made (24_counts.lua); all -> of everything
 --   metrics         stream  snapshots of queues, tables and processes; ids and fields as those of events, without v
 --   metrics_consumers  hash as consumers, of metrics
 --

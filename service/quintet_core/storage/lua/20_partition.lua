@@ -17,7 +17,7 @@ end
 
 local function open_partition(tag)
   local p = {
-    tag = tag .. ':', now = 0, dirty = false, events = {}, named = {}, names = {}, queues = {}, numbered = {},
+    tag = tag .. ':', now = 0, dirty = false, events = {}, tallies = {}, names = {}, queues = {}, numbered = {},
     kinds = {}, grown = {}, sessions = {}, zsets = {}, hashes = {}, next_due = nil,
   }
   local meta = call('HMGET', p.tag .. 'meta', 'sequence', 'event', 'queue', 'clock')
@@ -41,7 +41,8 @@ end
 local EVENT_FORMAT = '>BI4c8c8I4I8I8I4BI2'
 local NO_JOB = '\0\0\0\0\0\0\0\0'
 
--- Events of one call share one stream entry; its names field says which queue numbers mean which name keys.
+-- Events of one call share one stream entry; its names field says which queue numbers mean which name keys. They are
+-- tallied by kind as they come; 27_counts.lua makes totals of that.
 local function emit(p, kind, q, sequence, rank, attempt, wait_ms, service_ms, payload_bytes, state, detail)
   p.event = p.event + 1
   p.dirty = true
@@ -50,10 +51,14 @@ local function emit(p, kind, q, sequence, rank, attempt, wait_ms, service_ms, pa
   local event = pack(EVENT_FORMAT, kind, q.number, sequence, rank, attempt, wait_ms, service_ms, payload_bytes, state,
     detail and #detail or 0)
   p.events[#p.events + 1] = detail and event .. detail or event
-  if not p.named[q.number] then
-    p.named[q.number] = true
+  local tally = p.tallies[q.number]
+  if not tally then
+    tally = {}
+    p.tallies[q.number] = tally
     p.names[#p.names + 1] = pack('>I4I2', q.number, #q.name) .. q.name
   end
+  tally[kind] = (tally[kind] or 0) + 1
+  if state == DEAD then tally[13] = (tally[13] or 0) + 1 end -- jobs that died, behind the last kind of theirs
 end
 
 -- The queue has more to give than before; whoever waits for it is told when the call ends.

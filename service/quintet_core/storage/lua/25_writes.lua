@@ -139,6 +139,7 @@ end
 local function close_partition(p, replica)
   write_all(p)
   if p.dirty then
+    counts_of.add(p)
     call('HSET', p.tag .. 'meta', 'sequence', format('%d', p.sequence), 'event',
       format('%d', p.event), 'queue', format('%d', p.queue), 'clock', format('%d', p.now))
     if #p.events > 0 then

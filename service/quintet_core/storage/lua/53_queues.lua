@@ -109,6 +109,7 @@ local function delete_queue(p, a, i)
   call('ZREM', p.tag .. 'index', q.name)
   call('HDEL', p.tag .. 'queues', number)
   call('ZREM', p.tag .. 'due', number)
+  counts_of.forget(p, q.number)
   emit_of_queue(p, EVENT.QUEUE_DELETED, q, format('%d', c[1] + c[2] + c[3] + c[4]))
   p.queues[q.name], p.numbered[q.number] = nil, nil
   -- Whoever waits for the queue is to look again, and find it missing.

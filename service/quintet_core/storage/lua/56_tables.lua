@@ -198,6 +198,7 @@ function tables.delete(p, a, i)
   call('HDEL', p.tag .. 'tables', number)
   call('ZREM', p.tag .. 'due', number)
   tables.forget(p, t)
+  counts_of.forget(p, t.number)
   emit_of_queue(p, EVENT.TABLE_DELETED, t, format('%d', count))
   return count
 end
@@ -211,6 +212,7 @@ function tables.drop(p, name, number, limit)
   expect(p, t.keys, 'zset')
   expect(p, t.expiring, 'zset')
   local keys, sizes = zread(p, 'ZRANGE', t.keys, 0, limit - 1), {}
+  counts_of.forget(p, t.number)
   for k = 1, #keys do sizes[k] = math.max(0, hread(p, 'HSTRLEN', t.rows, keys[k]) - rows.HEAD_BYTES) end
   for k = 1, #keys do
     hdel(p, t.rows, keys[k])

@@ -1,5 +1,10 @@
 -- Duties that any core carries out, any number of them at once.
 
+local settle_due, sweep, letters, dead_letter
+
+-- A chunk of Lua has at most 200 locals: the others of this file end with it.
+do
+
 local function next_due(p)
   local head = call('ZRANGEBYSCORE', p.tag .. 'due', format('(%d', p.now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   return head[2] and tonumber(head[2]) or nil
@@ -20,7 +25,7 @@ local function settle_numbered(p, number)
 end
 
 -- settle_due(limit) -> 1 when more queues may be due. The call's reply tells the next due time of the partition.
-local function settle_due(p, a, i)
+function settle_due(p, a, i)
   local limit = tonumber(a[i])
   local numbers = call('ZRANGEBYSCORE', p.tag .. 'due', '-inf', format('%d', p.now), 'LIMIT', 0, limit)
   local more, problem = #numbers == limit, nil
@@ -49,6 +54,7 @@ local function sweep_queue(p, number, name)
     left = left - #places
   end
   p.numbered[q.number] = nil
+  counts_of.forget(p, q.number)
   for k = 1, #jobs do remove_job(p, jobs[k], EVENT.DELETED, 'queue deleted') end
   if left > 0 then
     for s = 1, #SETS do
@@ -61,7 +67,7 @@ end
 
 -- sweep() removes what deleted tables and queues, old deduplication keys, old waits and old sessions left -> 1 when there
 -- is more
-local function sweep(p)
+function sweep(p)
   local swept, more_rows = pcall(tables.sweep, p)
   expect(p, 'deleting', 'hash')
   expect(p, 'dedup', 'hash')
@@ -90,7 +96,7 @@ end
 
 -- letters(skip, limit) -> for each dead job bound for another queue, behind the first `skip`: what show tells, then the
 -- settings of its queue
-local function letters(p, a, i)
+function letters(p, a, i)
   local skip, limit = tonumber(a[i]), tonumber(a[i + 1])
   local members = zread(p, 'ZRANGE', 'letters', skip, skip + limit - 1)
   local reply, stale, bytes = {}, {}, 0
@@ -114,10 +120,12 @@ local function letters(p, a, i)
 end
 
 -- dead_letter(sequence, scope, exact, to): the job is in its dead-letter queue now, and leaves here
-local function dead_letter(p, a, i)
+function dead_letter(p, a, i)
   local job = find_job(p, a, i)
   if not job then return refuse(REASON.JOB_NOT_FOUND) end
   if job.state ~= DEAD then return refuse(REASON.NOT_LEASED) end
   remove_job(p, job, EVENT.DEAD_LETTERED, a[i + 3])
   return 1
+end
+
 end

@@ -185,12 +185,15 @@ class TestDeletion:
         clock.advance(5)
         await tables.sweep()
         left = {key.decode() for key in redis.command("KEYS", tag + ":*")}
-        assert left == {tag + ":meta", tag + ":events"}
+        assert left == {tag + ":meta", tag + ":events", tag + ":counts"}
+        assert redis.command("HKEYS", tag + ":counts") == [b"all"]
 
     async def test_of_an_empty_table_is_all_of_it(self, tables: Tables, redis: RedisConnection) -> None:
         await asyncio.gather(tables.create(), tables.put(b"a", ttl_ms=1), tables.delete(b"a"), tables.drop())
         tag = keys.partition_tag(tables.partition)
-        assert {key.decode() for key in redis.command("KEYS", tag + ":*")} == {tag + ":meta", tag + ":events"}
+        left = {key.decode() for key in redis.command("KEYS", tag + ":*")}
+        assert left == {tag + ":meta", tag + ":events", tag + ":counts"}
+        assert redis.command("HKEYS", tag + ":counts") == [b"all"]
 
     @pytest.mark.parametrize("rows", [1, 999, 1000, 1001, 2500])
     async def test_is_finished_before_a_new_table_of_the_name(self, tables: Tables, rows: int) -> None:
