@@ -13,9 +13,10 @@ from quintet_core.storage.link import Reply
 from quintet_core.storage.log_store import LogStore
 from quintet_core.storage.packing import Argument
 from quintet_core.storage.pipeline import Ordered
+from quintet_core.storage.snapshot_store import SnapshotStore
 
 
-class Upkeep(LogStore):
+class Upkeep(LogStore, SnapshotStore):
     """Sessions, logs and duties of every partition."""
 
     # --- sessions

@@ -28,9 +28,10 @@ local LARGE_BYTES = 16384
 local PASS, PASS_BYTES = '>I8I8I4B', 21
 local IN_QUEUES, IN_TABLES, DONE = 1, 2, 3
 local PASS_FIELD = 'pass'
--- Of a queue or table: when it was written last, the sum of its totals then; ready, delayed, leased, dead, and since when
--- the oldest of the first is ready, 0 for none. While the sum is the same, so are they: whatever changes them is counted.
-local LAST, LAST_BYTES = '>I8I8I8I8I8I8I8', 56
+-- Of a queue or table: when it was written last, 1 when nothing had happened in it even then; the sum of its totals;
+-- ready, delayed, leased, dead, and since when the oldest of the first is ready, 0 for none. While the sum is the same, so
+-- are they: whatever changes them is counted.
+local LAST, LAST_BYTES = '>I8BI8I8I8I8I8I8', 57
 
 local PHASES = {
   [IN_QUEUES] = { names = 'names', index = 'index' },
@@ -100,12 +101,13 @@ local function describe(p, pass, number, totals_raw, last_raw)
   local interval_ms, same = 0, false
   local ready, delayed, leased, dead, since
   if last_raw and #last_raw == LAST_BYTES then
-    local last_at, last_sum
-    last_at, last_sum, ready, delayed, leased, dead, since = unpack_struct(LAST, last_raw)
+    local last_at, quiet, last_sum
+    last_at, quiet, last_sum, ready, delayed, leased, dead, since = unpack_struct(LAST, last_raw)
     if last_at >= pass.slot then return nil end
     interval_ms = p.now - last_at
     same = sum == last_sum
-    if same and ready + delayed + leased + dead == 0 and interval_ms < IDLE_MS then return nil end
+    -- What it has done last is told, and then once that it does nothing.
+    if same and quiet == 1 and ready + delayed + leased + dead == 0 and interval_ms < IDLE_MS then return nil end
   end
   local numeral = number_of(number, 'number')
   if (numeral >= FIRST_TABLE) ~= (kind == OF_TABLE) then damaged('number of another kind') end
@@ -115,7 +117,7 @@ local function describe(p, pass, number, totals_raw, last_raw)
   end
   local age = since > 0 and since < p.now and p.now - since or 0
   return pack(RECORD, kind, numeral, interval_ms, ready, delayed, leased, dead, age, totals, FREE, 0),
-    pack(LAST, p.now, sum, ready, delayed, leased, dead, since)
+    pack(LAST, p.now, (same or interval_ms == 0) and 1 or 0, sum, ready, delayed, leased, dead, since)
 end
 
 -- The names behind where the pass is, and what is known of each: name keys, numbers, totals, last snapshots.
@@ -184,7 +186,7 @@ end
 local NOTHING, MORE, REST = 0, 1, 2
 
 -- take_snapshots(interval ms, most records of a slot) -> { what is left, records written, queues and tables that could not
--- be read, the totals of the partition, last offset of the metrics }
+-- be read, the totals of the partition, last offset of the metrics, the clock }
 function snapshots.take(p, a, i)
   local interval_ms, most = tonumber(a[i]), tonumber(a[i + 1])
   expect(p, 'snapshots', 'hash')
@@ -203,7 +205,7 @@ function snapshots.take(p, a, i)
   end
   if pass.phase ~= DONE then left = pass.written < most and MORE or REST end
   return { left, #said.records, said.damaged, call('HGET', p.tag .. 'counts', 'all') or '',
-    format('%d', p.metrics_log.last) }
+    format('%d', p.metrics_log.last), format('%d', p.now) }
 end
 
 -- append_process(interval ms, JSON of a process): its snapshot. The process sees to it that there is one a slot.
