@@ -7,13 +7,15 @@ import secrets
 import time
 from collections.abc import Awaitable
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
-from quintet_kit.metrics import process_registry
+from quintet_kit.metrics import Row, process_registry
 
 from quintet_core.domain.errors import Reason, refusal
-from quintet_core.maintenance import due, events, letters, sessions, sweep
+from quintet_core.domain.event import Log
+from quintet_core.maintenance import due, letters, logs, sessions, sweep
 from quintet_core.maintenance.rounds import Duty, Rounds
 from quintet_core.metrics import CoreMetrics, Recorder, read_at_scrape
 from quintet_core.operations.bulk import BulkOperations
@@ -156,18 +158,27 @@ class Core:
 
     def _duties(self) -> list[Duty]:
         settings, store = self._settings, self.store
-        terms = events.Retention(settings.events_tail, settings.events_keep_ms, settings.events_cap)
-        trim = events.EventTrim(store, terms, self.metrics.events_dropped.at().inc)
-        self.observers.clocks.append(trim.on_clock)
+        self.trims = self._log_trims()
         return [
             Duty("due", due.PERIOD_S, self.timers.ask_all),
             Duty("lapse", sessions.PERIOD_S, sessions.LapsedSessions(store).release),
             Duty("heartbeat", settings.session_ttl_ms / 1000 / HEARTBEATS_PER_TTL, self.sessions.heartbeat_all),
             Duty("review", REVIEW_PERIOD_S, self._review),
-            Duty("trim", events.PERIOD_S, trim.trim),
+            *(Duty("trim", logs.PERIOD_S, trim.trim) for trim in self.trims),
             Duty("letters", letters.PERIOD_S, letters.DeadLetters(store, self.metrics.dead_lettered.at().inc).move),
             Duty("sweep", sweep.PERIOD_S, self.sweep.sweep),
         ]
+
+    def _log_trims(self) -> list[logs.LogTrim]:
+        settings, metrics = self._settings, self.metrics
+        events = logs.Retention(settings.events_tail, settings.events_keep_ms, settings.events_cap)
+        snapshots = logs.Retention(settings.metrics_tail, settings.metrics_keep_ms, settings.metrics_cap)
+        trims = [
+            logs.LogTrim(self.store, events, metrics.events_dropped.at().inc),
+            logs.LogTrim(self.store, snapshots, metrics.snapshots_dropped.at().inc, Log.METRICS),
+        ]
+        self.observers.clocks += [trim.on_clock for trim in trims]
+        return trims
 
     async def _review(self) -> None:
         self.dequeues.review_some(REVIEW_PERIOD_S)
@@ -190,7 +201,8 @@ class Core:
             self.awaits,
             self.sessions,
             self._settings.session_in_flight_max,
-            self.recorder.answered,
+            self.recorder.session_answered,
+            self.recorder.session_refused,
         )
         servicers = Servicers(
             queues=QueueServicer(operations, bulk, self.dequeues, self.awaits, door),
@@ -254,7 +266,14 @@ class Core:
         read_at_scrape(metrics.watches, lambda: self.watches.open_watches)
         read_at_scrape(metrics.watch_lag_events, lambda: self.watches.lag_events)
         read_at_scrape(metrics.tail_connected, lambda: self.tail.connected)
+        for trim in self.trims:
+            metrics.log_records.at(trim.log).set_function(partial(getattr, trim, "records_max"))
+            metrics.log_cap_ratio.at(trim.log).set_function(partial(getattr, trim, "cap_ratio"))
+        metrics.consumer_lag.at().read = self._lags
         read_at_scrape(metrics.durable, lambda: connection.durability is not None and connection.durability.durable)
+
+    def _lags(self) -> list[Row]:
+        return [((trim.log, consumer), lag) for trim in self.trims for consumer, lag in trim.lags().items()]
 
     def _background(self, work: Awaitable[Any]) -> None:
         task = asyncio.ensure_future(work)

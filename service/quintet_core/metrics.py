@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from prometheus_client import Gauge
-from quintet_kit.metrics import Counting, Distributing, Family, Gauging, MetricSet, Tallying
+from quintet_kit.metrics import Counting, Distributing, Family, Gauging, Listing, MetricSet, Tallying
 
 from quintet_core.domain.errors import Reason, Refusal
-from quintet_core.domain.verbs import ADMIN_VERBS, EVENT_VERBS, QUEUE_VERBS, SESSION_VERBS, STREAM_VERBS, TABLE_VERBS
+from quintet_core.domain.event import Log
+from quintet_core.domain.verbs import (
+    ADMIN_VERBS,
+    EVENT_VERBS,
+    QUEUE_VERBS,
+    SESSION_OPERATIONS,
+    SESSION_VERBS,
+    STREAM_VERBS,
+    TABLE_VERBS,
+)
 
 VERBS = (*QUEUE_VERBS, *TABLE_VERBS, *EVENT_VERBS, *STREAM_VERBS, *ADMIN_VERBS, *SESSION_VERBS)
 OK = "ok"
+LOGS = tuple(Log)
 OUTCOMES = (OK, *(reason.name.lower() for reason in Reason))
 ROUND_TRIP_BUCKETS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 BATCH_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
@@ -31,6 +41,12 @@ class CoreMetrics(MetricSet):
         "quintet_core_call_seconds",
         "Unary calls, from their arrival to their answer; of dequeue and await_jobs, the wait included.",
         verb=(*QUEUE_VERBS, *TABLE_VERBS, *EVENT_VERBS, *ADMIN_VERBS),
+    )
+    session_operation_seconds = Distributing(
+        "quintet_core_session_operation_seconds",
+        "Operations on sessions, from the arrival of their request to their answer; of dequeue and await_jobs, the wait"
+        " included.",
+        verb=SESSION_OPERATIONS,
     )
     redis_round_trip_seconds = Distributing(
         "quintet_core_redis_round_trip_seconds",
@@ -52,6 +68,24 @@ class CoreMetrics(MetricSet):
     duty_failures = Counting("quintet_core_duty_failures_total", "Duties that Redis refused.", duty=DUTIES)
     events_dropped = Counting(
         "quintet_core_events_dropped_total", "Times that the cap cut events that a consumer still wanted."
+    )
+    snapshots_dropped = Counting(
+        "quintet_core_snapshots_dropped_total", "Times that the cap cut snapshots that a consumer still wanted."
+    )
+    log_records = Gauging(
+        "quintet_core_log_records", "Records that a log holds, in the partition that holds most of them.", log=LOGS
+    )
+    log_cap_ratio = Gauging(
+        "quintet_core_log_cap_ratio",
+        "The same as a part of the cap; at 1 the oldest go, needed or not.",
+        log=LOGS,
+    )
+    consumer_lag = Listing(
+        "quintet_core_consumer_lag_records",
+        "Records that a consumer has not committed, over all partitions.",
+        "gauge",
+        log="the log: " + ", ".join(LOGS),
+        consumer="its name; the 100 furthest behind",
     )
     watches = Gauging("quintet_core_watches", "Watches and subscriptions that follow the event log here.")
     watch_events = Counting(
@@ -75,6 +109,7 @@ class Recorder:
         self._done = {verb: metrics.operations.at(verb, OK) for verb in VERBS}
         self._operations = metrics.operations
         self._calls = metrics.call_seconds
+        self._session = metrics.session_operation_seconds
         self._round_trip = metrics.redis_round_trip_seconds.at()
         self._batch_operations = metrics.batch_operations.at()
         self._batch_calls = metrics.batch_calls.at()
@@ -85,6 +120,16 @@ class Recorder:
             self._operations.at(verb, outcome.reason.name.lower()).count += 1
         else:
             self._done[verb].count += 1
+
+    def session_answered(self, verb: str, times: int, seconds: float) -> None:
+        """Operations of one request on a session were answered together, with outcomes."""
+        self._done[verb].count += times
+        self._session.at(verb).observe(seconds, times)
+
+    def session_refused(self, verb: str, refused: Refusal, seconds: float) -> None:
+        """An operation on a session was refused."""
+        self.answered(verb, refused)
+        self._session.at(verb).observe(seconds)
 
     def called(self, verb: str, outcome: object, seconds: float) -> None:
         """A unary call was answered."""

@@ -156,6 +156,18 @@ class CoreSettings(ProcessSettings):
     events_cap: int = Field(
         1_000_000, ge=1000, le=1_000_000_000, description="Events that each partition keeps at most, needed or not."
     )
+    metrics_tail: int = Field(
+        1000,
+        ge=0,
+        le=10_000_000,
+        description="Snapshots that each partition keeps, however old, when no consumer needs them.",
+    )
+    metrics_keep_ms: int = Field(
+        3_600_000, ge=0, le=604_800_000, description="Snapshots younger than that stay, needed or not."
+    )
+    metrics_cap: int = Field(
+        200_000, ge=1000, le=1_000_000_000, description="Snapshots that each partition keeps at most, needed or not."
+    )
 
     allow_weak_durability: bool = Field(
         False, description="Serve although Redis does not write every change to disk before it answers."

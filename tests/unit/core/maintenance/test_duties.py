@@ -13,8 +13,8 @@ from quintet_core.domain.outcomes import Dequeued
 from quintet_core.domain.queue import QueueSettings
 from quintet_core.domain.table import RowPut
 from quintet_core.maintenance.due import DueTimers
-from quintet_core.maintenance.events import EventTrim, Retention
 from quintet_core.maintenance.letters import JOBS_PER_STEP, REASON, SOURCE, DeadLetters
+from quintet_core.maintenance.logs import LogTrim, Retention
 from quintet_core.maintenance.sessions import LapsedSessions
 from quintet_core.maintenance.sweep import IDLE_ROUNDS, Sweep
 from quintet_core.storage.records import unpack_leased
@@ -169,13 +169,13 @@ class TestSweep:
         assert redis.command("EXISTS", f"{tag}:dropping") == 0
 
 
-class TestEventTrim:
+class TestLogTrim:
     async def test_keeps_a_tail_when_nobody_needs_more(self, opened: OpenStore, queues: Queues) -> None:
         for _ in range(10):
             await queues.put("q", b"x")
         partition = opened.store.partition_of(SPACE, "q")
         dropped: list[None] = []
-        assert await EventTrim(opened.store, Retention(3, 0, 1000), lambda: dropped.append(None)).trim() is None
+        assert await LogTrim(opened.store, Retention(3, 0, 1000), lambda: dropped.append(None)).trim() is None
         log = await opened.store.describe_events(partition, "")
         assert not isinstance(log, Refusal)
         assert (log.first_offset, log.last_offset) == (9, 11)
@@ -187,31 +187,46 @@ class TestEventTrim:
         partition = opened.store.partition_of(SPACE, "q")
         assert await opened.store.commit_offset(partition, "consumer", 4, 1) == 4
         dropped: list[None] = []
-        await EventTrim(opened.store, Retention(0, 0, 1000), lambda: dropped.append(None)).trim()
+        await LogTrim(opened.store, Retention(0, 0, 1000), lambda: dropped.append(None)).trim()
         log = await opened.store.describe_events(partition, "")
         assert not isinstance(log, Refusal)
         assert log.first_offset == 5
         assert not dropped
-        await EventTrim(opened.store, Retention(0, 0, 2), lambda: dropped.append(None)).trim()
+        await LogTrim(opened.store, Retention(0, 0, 2), lambda: dropped.append(None)).trim()
         log = await opened.store.describe_events(partition, "")
         assert not isinstance(log, Refusal)
         assert log.first_offset == 10
         assert dropped
 
 
+    async def test_tells_how_much_is_held_and_how_far_consumers_are_behind(
+        self, opened: OpenStore, queues: Queues
+    ) -> None:
+        for _ in range(9):
+            await queues.put("q", b"x")
+        partition = opened.store.partition_of(SPACE, "q")
+        trim = LogTrim(opened.store, Retention(0, 0, 1000), _nothing)
+        assert (trim.records_max, trim.lags()) == (0, {})
+        for consumer, offset in (("near", 9), ("far", 2)):
+            await opened.store.commit_offset(partition, consumer, offset, 1)
+        await opened.store.commit_offset((partition + 1) % opened.store.partitions, "near", 0, 1)
+        await trim.trim()
+        assert (trim.records_max, trim.cap_ratio, trim.lags()) == (8, 0.008, {"far": 8, "near": 1})
+
+
 def _nothing() -> None:
     """Nobody wants to know."""
 
 
-class TestEventTrimByTime:
+class TestLogTrimByTime:
     KEEP_MS = 60_000
 
     @pytest.fixture
-    def trims(self, opened: OpenStore) -> list[EventTrim]:
+    def trims(self, opened: OpenStore) -> list[LogTrim]:
         """Of a core that is told the clocks, after it has begun; and of one that begins later."""
-        return [EventTrim(opened.store, Retention(1, self.KEEP_MS, 1000), _nothing) for _ in range(2)]
+        return [LogTrim(opened.store, Retention(1, self.KEEP_MS, 1000), _nothing) for _ in range(2)]
 
-    async def _first(self, opened: OpenStore, trim: EventTrim) -> int:
+    async def _first(self, opened: OpenStore, trim: LogTrim) -> int:
         """The first event that is left of queue q's partition when it was trimmed."""
         partition = opened.store.partition_of(SPACE, "q")
         if trim.on_clock not in opened.recorder.listeners:
@@ -222,7 +237,7 @@ class TestEventTrimByTime:
         return log.first_offset
 
     async def test_keeps_what_is_young(
-        self, opened: OpenStore, queues: Queues, clock: Clock, trims: list[EventTrim]
+        self, opened: OpenStore, queues: Queues, clock: Clock, trims: list[LogTrim]
     ) -> None:
         for _ in range(5):
             await queues.put("q", b"x")
@@ -242,7 +257,7 @@ class TestEventTrimByTime:
         assert await self._first(opened, trims[0]) == 10
 
     async def test_knows_no_ages_at_first(
-        self, opened: OpenStore, queues: Queues, clock: Clock, trims: list[EventTrim]
+        self, opened: OpenStore, queues: Queues, clock: Clock, trims: list[LogTrim]
     ) -> None:
         for _ in range(5):
             await queues.put("q", b"x")
@@ -254,7 +269,7 @@ class TestEventTrimByTime:
         assert await self._first(opened, trims[1]) == 7
 
     async def test_remembers_no_more_than_it_needs(
-        self, opened: OpenStore, queues: Queues, clock: Clock, trims: list[EventTrim]
+        self, opened: OpenStore, queues: Queues, clock: Clock, trims: list[LogTrim]
     ) -> None:
         for _ in range(300):
             clock.advance(1000)
