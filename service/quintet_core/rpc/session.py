@@ -20,7 +20,8 @@ from quintet_core.operations.queues import QueueOperations
 from quintet_core.operations.tables import TableOperations
 from quintet_core.rpc import wire
 from quintet_core.rpc.access import Access, current_access
-from quintet_core.rpc.session_verbs import Observe, SessionVerbs
+from quintet_core.rpc.arrivals import Arrival, Count
+from quintet_core.rpc.session_verbs import Refused, SessionVerbs
 from quintet_core.rpc.status import abort
 from quintet_core.waiting.awaits import Awaits
 from quintet_core.waiting.dequeues import Dequeues
@@ -33,7 +34,8 @@ SERVICE = pb.DESCRIPTOR.services_by_name["SessionService"].full_name
 
 
 class SessionServicer(session_service_pb2_grpc.SessionServiceServicer):
-    """Opens sessions and serves their streams. `observe(verb, outcome)` is told of every operation answered."""
+    """Opens sessions and serves their streams. `count` is told of the operations answered, some at a time, and
+    `refuse` of those refused."""
 
     def __init__(
         self,
@@ -44,7 +46,8 @@ class SessionServicer(session_service_pb2_grpc.SessionServiceServicer):
         awaits: Awaits,
         sessions: Sessions,
         in_flight_max: int,
-        observe: Observe,
+        count: Count,
+        refuse: Refused,
     ) -> None:
         self.operations = operations
         self.bulk = bulk
@@ -53,7 +56,8 @@ class SessionServicer(session_service_pb2_grpc.SessionServiceServicer):
         self.awaits = awaits
         self.sessions = sessions
         self.in_flight_max = in_flight_max
-        self.observe = observe
+        self.count = count
+        self.refuse = refuse
         self._streams: set[_Stream] = set()
         self._closing: Refusal | None = None
 
@@ -111,7 +115,8 @@ class _Stream(SessionVerbs):
             servicer.awaits,
             servicer.sessions,
             access,
-            servicer.observe,
+            servicer.count,
+            servicer.refuse,
         )
         self._in_flight_max = servicer.in_flight_max
         self._context = context
@@ -161,6 +166,7 @@ class _Stream(SessionVerbs):
                     await self._finish_answering(writer)
         finally:
             self._gone = True
+            self._arrivals.count()
             for task in (writer, self._reader):
                 task.cancel()
                 task.add_done_callback(_seen)
@@ -211,6 +217,7 @@ class _Stream(SessionVerbs):
         request = first
         context, limit = self._context, self._in_flight_max
         while True:
+            self._arrival = Arrival()
             for operation in request.operations:
                 self._dispatch(operation)
             self._operations.store.pipeline.flush()
@@ -243,6 +250,7 @@ class _Stream(SessionVerbs):
                 self._idle = False
             wake.clear()
             while self._results:
+                self._arrivals.count()
                 await write(self._take_results())
                 room.set()
             room.set()

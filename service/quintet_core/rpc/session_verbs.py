@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 from google.protobuf.message import Message
@@ -24,6 +25,7 @@ from quintet_core.operations.queues import QueueOperations
 from quintet_core.operations.tables import TableOperations
 from quintet_core.rpc import convert, wire
 from quintet_core.rpc.access import Access
+from quintet_core.rpc.arrivals import Arrival, Arrivals, Count
 from quintet_core.rpc.status import failure
 from quintet_core.rpc.table_verbs import TableVerbs
 from quintet_core.waiting.awaits import Await, Awaits
@@ -32,7 +34,8 @@ from quintet_core.waiting.sessions import Owner, Session, Sessions, Wait
 
 _DEFAULT = convert.NAMESPACE_DEFAULT
 
-Observe = Callable[[str, object], None]
+Refused = Callable[[str, Refusal, float], None]
+"""Told of each operation refused: its verb, the Refusal, and the seconds from its arrival to that."""
 
 
 class SessionVerbs(TableVerbs):
@@ -49,7 +52,8 @@ class SessionVerbs(TableVerbs):
         awaits: Awaits,
         sessions: Sessions,
         access: Access,
-        observe: Observe,
+        count: Count,
+        refuse: Refused,
     ) -> None:
         self._operations = operations
         self._bulk = bulk
@@ -58,7 +62,10 @@ class SessionVerbs(TableVerbs):
         self._awaits = awaits
         self._sessions = sessions
         self._access = None if access.unlimited else access
-        self._observe = observe
+        self._refuse = refuse
+        self._arrivals = Arrivals(count)
+        # The request whose operations are being begun.
+        self._arrival = Arrival()
         # Encoded, each as a field of SessionResponse.
         self._results: list[bytes] = []
         self._wake = asyncio.Event()
@@ -102,11 +109,12 @@ class SessionVerbs(TableVerbs):
                 self._check_access(kind, operation)
             self._handlers[kind](self.session.owner(operation.owner), operation)
         except CallerError as error:
-            self._answer(operation.sequence, kind or "unknown", error.refusal, None)
+            self._answer(self._arrival, operation.sequence, kind or "unknown", error.refusal, None)
         except Exception as error:
             # Ours, and one operation's alone: the session goes on.
             get_logger().exception("operation_failed", verb=kind)
-            self._answer(operation.sequence, kind or "unknown", refusal(Reason.INTERNAL, what=repr(error)), None)
+            refused = refusal(Reason.INTERNAL, what=repr(error))
+            self._answer(self._arrival, operation.sequence, kind or "unknown", refused, None)
 
     def _check_access(self, kind: str, operation: pb.SessionOperation) -> None:
         request = getattr(operation, kind)
@@ -115,33 +123,42 @@ class SessionVerbs(TableVerbs):
         if namespace is not None and not self._access.allows(kind, namespace or _DEFAULT):
             raise CallerError(refusal(Reason.PERMISSION_DENIED))
 
-    def _answer(self, sequence: int, kind: str, outcome: Any, message: Callable[[Any], Message] | None) -> None:
-        self._in_flight -= 1
-        self._observe(kind, outcome)
+    def _answer(
+        self,
+        arrival: Arrival,
+        sequence: int,
+        kind: str,
+        outcome: Any,
+        message: Callable[[Any], Message] | None,
+    ) -> None:
         if outcome.__class__ is Refusal or message is None:
-            self._results.append(wire.result(sequence, "failure", failure(outcome)))
+            self._refuse(kind, outcome, perf_counter() - arrival.at)
+            self._give(wire.result(sequence, "failure", failure(outcome)))
         else:
-            self._results.append(wire.result(sequence, kind, message(outcome)))
-        if self._idle:
-            self._wake.set()
+            self._answer_encoded(arrival, kind, wire.result(sequence, kind, message(outcome)))
 
-    def _answer_encoded(self, kind: str, outcome: object, result: bytes) -> None:
+    def _answer_encoded(self, arrival: Arrival, kind: str, result: bytes) -> None:
+        self._arrivals.answered(arrival, kind)
+        self._give(result)
+
+    def _give(self, result: bytes) -> None:
         self._in_flight -= 1
-        self._observe(kind, outcome)
         self._results.append(result)
         if self._idle:
             self._wake.set()
 
     def _answerer(self, sequence: int, kind: str, message: Callable[[Any], Message]) -> Done[Any]:
+        arrival = self._arrival
+
         def done(outcome: object) -> None:
-            self._answer(sequence, kind, outcome, message)
+            self._answer(arrival, sequence, kind, outcome, message)
 
         return done
 
     # --- operations
 
     def _enqueue(self, owner: Owner, operation: pb.SessionOperation) -> None:
-        request, sequence = operation.enqueue, operation.sequence
+        request, sequence, arrival = operation.enqueue, operation.sequence, self._arrival
         jobs = request.jobs
         if len(jobs) == 1 and convert.is_plain(job := jobs[0]):
             self._operations.enqueue_plain(
@@ -151,7 +168,7 @@ class SessionVerbs(TableVerbs):
                 job.content_type,
                 job.rank,
                 request.create_if_missing,
-                lambda outcome: self._enqueued_plain(sequence, outcome),
+                lambda outcome: self._enqueued_plain(arrival, sequence, outcome),
                 owner,
             )
             return
@@ -164,19 +181,19 @@ class SessionVerbs(TableVerbs):
             owner,
         )
 
-    def _enqueued_plain(self, sequence: int, outcome: int | Refusal) -> None:
+    def _enqueued_plain(self, arrival: Arrival, sequence: int, outcome: int | Refusal) -> None:
         if isinstance(outcome, Refusal):
-            self._answer(sequence, "enqueue", outcome, None)
+            self._answer(arrival, sequence, "enqueue", outcome, None)
         else:
-            self._answer_encoded("enqueue", outcome, wire.enqueued_one(sequence, outcome))
+            self._answer_encoded(arrival, "enqueue", wire.enqueued_one(sequence, outcome))
 
     def _dequeue(self, owner: Owner, operation: pb.SessionOperation) -> None:
-        message, sequence = operation.dequeue, operation.sequence
+        message, sequence, arrival = operation.dequeue, operation.sequence, self._arrival
         asked = owner.asked
         request = asked[1] if asked is not None and asked[0] == message else self._new_dequeue(owner, message)
 
         def done(outcome: Dequeued | Refusal) -> None:
-            self._dequeued(owner, sequence, request, outcome)
+            self._dequeued(owner, arrival, sequence, request, outcome)
 
         if request.wait_ms:
             self._wait(owner, sequence, done, lambda told: self._dequeues.dequeue(request, told, owner))
@@ -234,31 +251,33 @@ class SessionVerbs(TableVerbs):
         else:
             self._awaits.await_jobs(request, answer, owner)
 
-    def _dequeued(self, owner: Owner, sequence: int, request: Dequeue, outcome: Dequeued | Refusal) -> None:
+    def _dequeued(
+        self, owner: Owner, arrival: Arrival, sequence: int, request: Dequeue, outcome: Dequeued | Refusal
+    ) -> None:
         if isinstance(outcome, Refusal):
-            self._answer(sequence, "dequeue", outcome, None)
+            self._answer(arrival, sequence, "dequeue", outcome, None)
             return
         if (self._gone or owner.closed) and outcome.jobs:
             self._dequeues.give_back(request, outcome.jobs, owner)
-            self._answer(sequence, "dequeue", refusal(Reason.OWNER_CLOSED), None)
+            self._answer(arrival, sequence, "dequeue", refusal(Reason.OWNER_CLOSED), None)
             return
         try:
             encoded = wire.dequeued(sequence, outcome)
         except (ValueError, struct.error):
             get_logger().exception("record_not_understood")
             refused = refusal(Reason.DAMAGED, "Redis holds something else than was written")
-            self._answer(sequence, "dequeue", refused, None)
+            self._answer(arrival, sequence, "dequeue", refused, None)
             return
-        self._answer_encoded("dequeue", outcome, encoded)
+        self._answer_encoded(arrival, "dequeue", encoded)
 
     def _acknowledge(self, owner: Owner, operation: pb.SessionOperation) -> None:
-        request, sequence = operation.acknowledge, operation.sequence
+        request, sequence, arrival = operation.acknowledge, operation.sequence, self._arrival
 
         def done(outcome: Acknowledged | Refusal) -> None:
             if isinstance(outcome, Refusal):
-                self._answer(sequence, "acknowledge", outcome, None)
+                self._answer(arrival, sequence, "acknowledge", outcome, None)
             else:
-                self._answer_encoded("acknowledge", outcome, wire.acknowledged(sequence))
+                self._answer_encoded(arrival, "acknowledge", wire.acknowledged(sequence))
 
         self._operations.acknowledge(
             request.namespace or _DEFAULT,
@@ -297,13 +316,13 @@ class SessionVerbs(TableVerbs):
         )
 
     def _delete(self, owner: Owner, operation: pb.SessionOperation) -> None:
-        request, sequence = operation.delete, operation.sequence
+        request, sequence, arrival = operation.delete, operation.sequence, self._arrival
 
         def done(outcome: Deleted | Refusal) -> None:
             if isinstance(outcome, Refusal):
-                self._answer(sequence, "delete", outcome, None)
+                self._answer(arrival, sequence, "delete", outcome, None)
             else:
-                self._answer_encoded("delete", outcome, wire.deleted(sequence, outcome))
+                self._answer_encoded(arrival, "delete", wire.deleted(sequence, outcome))
 
         self._operations.delete(request.namespace or _DEFAULT, request.id, convert.queue_of(request), done, owner)
 
@@ -364,13 +383,14 @@ class SessionVerbs(TableVerbs):
 
     def _start(self, sequence: int, kind: str, work: Any) -> None:
         """For what takes more than one call of the store."""
+        arrival = self._arrival
 
         async def answer() -> None:
             try:
                 outcome = await work
             except CallerError as error:
                 outcome = error.refusal
-            self._answer(sequence, kind, outcome, _itself)
+            self._answer(arrival, sequence, kind, outcome, _itself)
 
         task = asyncio.ensure_future(answer())
         self._tasks.add(task)
@@ -380,7 +400,7 @@ class SessionVerbs(TableVerbs):
         handle = owner.handles.get(operation.cancel_wait.sequence)
         if handle is not None:
             handle.cancel()
-        self._answer(operation.sequence, "cancel_wait", pb.CancelWaitResponse(), _itself)
+        self._answer(self._arrival, operation.sequence, "cancel_wait", pb.CancelWaitResponse(), _itself)
 
     def _close_owner(self, _: Owner, operation: pb.SessionOperation) -> None:
         done = self._answerer(operation.sequence, "close_owner", _owner_closed)

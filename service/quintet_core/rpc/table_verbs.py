@@ -15,6 +15,7 @@ from quintet_core.domain.table import Row, RowStored
 from quintet_core.operations.tables import TableOperations
 from quintet_core.rpc import convert, table_wire
 from quintet_core.rpc import table_messages as messages
+from quintet_core.rpc.arrivals import Arrival
 from quintet_core.storage.pipeline import Ordered
 
 _DEFAULT = convert.NAMESPACE_DEFAULT
@@ -24,11 +25,19 @@ class TableVerbs:
     """What SessionVerbs does with tables. The methods without a body are its own."""
 
     _tables: TableOperations
+    _arrival: Arrival
 
-    def _answer(self, sequence: int, kind: str, outcome: Any, message: Callable[[Any], Message] | None) -> None:
+    def _answer(
+        self,
+        arrival: Arrival,
+        sequence: int,
+        kind: str,
+        outcome: Any,
+        message: Callable[[Any], Message] | None,
+    ) -> None:
         raise NotImplementedError
 
-    def _answer_encoded(self, kind: str, outcome: object, result: bytes) -> None:
+    def _answer_encoded(self, arrival: Arrival, kind: str, result: bytes) -> None:
         raise NotImplementedError
 
     def _answerer(self, sequence: int, kind: str, message: Callable[[Any], Message]) -> Done[Any]:
@@ -52,13 +61,13 @@ class TableVerbs:
     # --- rows
 
     def _put_row(self, owner: Ordered, operation: pb.SessionOperation) -> None:
-        request, sequence = operation.put_row, operation.sequence
+        request, sequence, arrival = operation.put_row, operation.sequence, self._arrival
 
         def done(outcome: RowStored | Refusal) -> None:
             if isinstance(outcome, Refusal):
-                self._answer(sequence, "put_row", outcome, None)
+                self._answer(arrival, sequence, "put_row", outcome, None)
             else:
-                self._answer_encoded("put_row", outcome, table_wire.row_stored(sequence, outcome))
+                self._answer_encoded(arrival, "put_row", table_wire.row_stored(sequence, outcome))
 
         self._tables.put_row(
             request.namespace or _DEFAULT,
@@ -70,24 +79,24 @@ class TableVerbs:
         )
 
     def _get_row(self, owner: Ordered, operation: pb.SessionOperation) -> None:
-        request, sequence = operation.get_row, operation.sequence
+        request, sequence, arrival = operation.get_row, operation.sequence, self._arrival
 
         def done(outcome: Row | Refusal) -> None:
             if isinstance(outcome, Refusal):
-                self._answer(sequence, "get_row", outcome, None)
+                self._answer(arrival, sequence, "get_row", outcome, None)
             else:
-                self._answer_encoded("get_row", outcome, table_wire.row_got(sequence, outcome))
+                self._answer_encoded(arrival, "get_row", table_wire.row_got(sequence, outcome))
 
         self._tables.get_row(request.namespace or _DEFAULT, request.table, request.key, done, owner)
 
     def _delete_row(self, owner: Ordered, operation: pb.SessionOperation) -> None:
-        request, sequence = operation.delete_row, operation.sequence
+        request, sequence, arrival = operation.delete_row, operation.sequence, self._arrival
 
         def done(outcome: Row | Refusal) -> None:
             if isinstance(outcome, Refusal):
-                self._answer(sequence, "delete_row", outcome, None)
+                self._answer(arrival, sequence, "delete_row", outcome, None)
             else:
-                self._answer_encoded("delete_row", outcome, table_wire.row_deleted(sequence, outcome))
+                self._answer_encoded(arrival, "delete_row", table_wire.row_deleted(sequence, outcome))
 
         expected = messages.expected_version(request)
         self._tables.delete_row(request.namespace or _DEFAULT, request.table, request.key, expected, done, owner)
