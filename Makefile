@@ -11,21 +11,21 @@ WORKERS ?= 3
 BIN := .venv/bin
 # mypy wants folders that hold Python; the list follows the tree.
 TYPED := $(sort $(patsubst %/,%,$(dir $(wildcard service/*/*.py adapters/*/*.py spark-operator/*/*.py)))) \
-	$(foreach folder,tests benchmarks tools,$(if $(shell find $(folder) -name '*.py' 2>/dev/null | head -1),$(folder)))
+	$(foreach folder,tests benchmarks tools monitoring,$(if $(shell find $(folder) -name '*.py' 2>/dev/null | head -1),$(folder)))
 
 ##@ Use
 .PHONY: help run
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: .venv/.installed redis ## Install what is missing, start everything, show what listens where (ARGS="--data DIR ...")
 	@exec $(BIN)/quintet up $(ARGS)
 
 ##@ Develop
-.PHONY: venv test lint types imports verify format proto docs bench clean redis
+.PHONY: venv test lint types imports verify format proto docs bench clean redis prometheus dashboards
 venv: .venv/.installed-dev ## Make the virtual environment with everything for development
 
-test: .venv/.installed-dev redis lint types imports verify ## Check everything: style, types, layers, generated files, tests (ARGS="-k ..."; WORKERS=0: one after the other)
+test: .venv/.installed-dev redis prometheus lint types imports verify ## Check everything: style, types, layers, generated files, tests (ARGS="-k ..."; WORKERS=0: one after the other)
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(ARGS)
 
 lint: .venv/.installed-dev ## Check style and format
@@ -51,6 +51,9 @@ proto: .venv/.installed-dev ## Generate the stubs from proto/
 docs: .venv/.installed-dev ## Generate docs/settings.md and docs/metrics.md
 	@$(BIN)/python tools/generate_docs.py
 
+dashboards: .venv/.installed-dev ## Generate the Grafana dashboards from monitoring/dashboards/
+	@$(BIN)/python -m monitoring.dashboards
+
 bench: .venv/.installed-dev redis ## Measure, side by side with beanstalkd when it is installed (ARGS="...")
 	@$(BIN)/python -m benchmarks $(ARGS)
 
@@ -60,6 +63,9 @@ clean: ## Remove what was generated here, but never data/
 
 redis:
 	@tools/ensure_redis.sh
+
+prometheus:
+	@tools/ensure_prometheus.sh
 
 .venv/.installed: pyproject.toml tools/make_venv.sh
 	@tools/make_venv.sh $(PYTHON)

@@ -1,0 +1,99 @@
+"""Configurations and rules are as Prometheus wants them; each alert comes when it should, and only then."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.monitoring import MONITORING, ROOT, RUNBOOKS, alerts, read_yaml, rules
+
+CASES = sorted((ROOT / "tests/monitoring/rules").glob("*.yml"))
+KUBERNETES = MONITORING / "prometheus-kubernetes.yml"
+ALERTS = alerts()
+
+
+def promtool(*arguments: object) -> None:
+    ended = subprocess.run(["promtool", *map(str, arguments)], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_the_configuration_is_valid() -> None:
+    promtool("check", "config", MONITORING / "prometheus.yml")
+
+
+def test_the_configuration_for_kubernetes_is_valid(tmp_path: Path) -> None:
+    """Debian builds Prometheus without its discovery by Kubernetes: something else stands in for that one line."""
+    (tmp_path / "rules").symlink_to(MONITORING / "rules")
+    text = KUBERNETES.read_text().replace("kubernetes_sd_configs: [{role: pod}]", "static_configs: []")
+    assert "kubernetes_sd_configs" not in text
+    (tmp_path / "prometheus.yml").write_text(text)
+    promtool("check", "config", tmp_path / "prometheus.yml")
+
+
+@pytest.mark.parametrize("path", sorted((MONITORING / "rules").glob("*.yml")), ids=lambda path: path.name)
+def test_rules_are_valid(path: Path) -> None:
+    promtool("check", "rules", "--lint-fatal", path)
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_alerts_come_when_they_should_and_only_then(path: Path) -> None:
+    promtool("test", "rules", path)
+
+
+def test_each_alert_is_seen_to_come_and_to_stay_away() -> None:
+    seen: dict[str, set[bool]] = defaultdict(set)
+    for path in CASES:
+        for look in (look for case in read_yaml(path)["tests"] for look in case["promql_expr_test"]):
+            (name,) = re.findall(r'alertname="(\w+)"', look["expr"])
+            seen[name].add(bool(look["exp_samples"]))
+    assert seen == {name: {True, False} for name in ALERTS}
+
+
+@pytest.mark.parametrize("alert", ALERTS.values(), ids=ALERTS)
+class TestEveryAlert:
+    """One rule."""
+
+    def test_says_how_bad_it_is(self, alert: dict[str, Any]) -> None:
+        assert alert["labels"]["severity"] in {"critical", "warning", "info"}
+
+    def test_says_what_is_wrong_in_a_line_and_then_in_full(self, alert: dict[str, Any]) -> None:
+        assert "\n" not in alert["annotations"]["summary"]
+        assert len(alert["annotations"]["description"]) > len("It is broken.")
+
+    def test_has_its_page(self, alert: dict[str, Any]) -> None:
+        page = f"docs/runbooks/{alert['alert']}.md"
+        assert alert["annotations"]["runbook_url"] == "{{ $externalLabels.quintet_docs }}" + page
+        assert (RUNBOOKS / f"{alert['alert']}.md").exists()
+
+
+def test_the_address_of_pages_is_put_before_them_where_it_is_known(tmp_path: Path) -> None:
+    """All of one alert, labels and texts, as it comes out."""
+    (tmp_path / "rules").symlink_to(MONITORING / "rules")
+    expected = {
+        "exp_labels": {"severity": "warning", "job": "quintet-adapter", "adapter": "etzel", "instance": "e:1"},
+        "exp_annotations": {
+            "summary": "e:1 does not answer",
+            "description": "Prometheus could not scrape quintet-adapter (etzel) at e:1 for 2 minutes.",
+            "runbook_url": "https://pages/docs/runbooks/QuintetScrapeDown.md",
+        },
+    }
+    case = {
+        "interval": "15s",
+        "external_labels": {"quintet_docs": "https://pages/"},
+        "input_series": [{"series": 'up{job="quintet-adapter",adapter="etzel",instance="e:1"}', "values": "0x20"}],
+        "alert_rule_test": [{"alertname": "QuintetScrapeDown", "eval_time": "3m", "exp_alerts": [expected]}],
+    }
+    document = {"rule_files": ["rules/alerts.yml"], "evaluation_interval": "15s", "tests": [case]}
+    (tmp_path / "case.yml").write_text(yaml.safe_dump(document))
+    promtool("test", "rules", tmp_path / "case.yml")
+
+
+def test_what_is_recorded_is_named_by_level_metric_and_operation() -> None:
+    for rule in rules():
+        assert "alert" in rule or re.fullmatch(r"[a-z_]+:quintet_\w+:\w*rate(5m|1h)", rule["record"])
