@@ -14,7 +14,7 @@ from quintet_spark.schemas import EVENT_KINDS, EVENTS, JOB_STATES
 from quintet_spark.source.events import EventColumns
 from quintet_spark.source.layout import DamagedBlockError
 
-from tests.support.blocks import FIRST_TABLE, PlainEvent, block_of, event_rows
+from tests.support.plain_blocks import FIRST_TABLE, PlainEvent, block_of, event_rows
 
 PARTITIONS = 16
 NAMES = {

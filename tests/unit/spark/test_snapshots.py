@@ -14,7 +14,7 @@ from quintet_spark.schemas import METRICS
 from quintet_spark.source.layout import DamagedBlockError
 from quintet_spark.source.snapshots import SnapshotColumns
 
-from tests.support.blocks import FIRST_TABLE, PlainSnapshot, block_of, snapshot_rows
+from tests.support.plain_blocks import FIRST_TABLE, PlainSnapshot, block_of, snapshot_rows
 
 NAMES = {1: ("default", "work"), 2: ("other", "wörk"), FIRST_TABLE: ("default", "rows")}
 numbers = st.lists(st.integers(0, (1 << 63) - 1), min_size=21, max_size=21)
