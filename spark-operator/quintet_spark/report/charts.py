@@ -14,7 +14,10 @@ from quintet_spark.report.wording import count, instant
 
 WIDTH, HEIGHT = 1000, 100
 BUCKETS_MAX = 200
-_BUCKETS_MS = (60_000, 300_000, 900_000, 3_600_000, 21_600_000, 86_400_000)
+DAY_MS = 86_400_000
+_BUCKETS_MS = (60_000, 300_000, 900_000, 3_600_000, 21_600_000, DAY_MS)
+_TICKS_MS = (60_000, 300_000, 900_000, 1_800_000, 3_600_000, 10_800_000, 21_600_000, 43_200_000, DAY_MS, 7 * DAY_MS)
+_TICKS_MAX = 6
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,7 @@ def bucket_ms(span_ms: int) -> int:
     for candidate in _BUCKETS_MS:
         if span_ms / candidate <= BUCKETS_MAX:
             return candidate
-    day = _BUCKETS_MS[-1]
-    return math.ceil(span_ms / BUCKETS_MAX / day) * day
+    return math.ceil(span_ms / BUCKETS_MAX / DAY_MS) * DAY_MS
 
 
 def filled(values: dict[int, float], step_ms: int, gap: float | None = 0) -> tuple[list[int], list[float | None]]:
@@ -64,23 +66,25 @@ def filled(values: dict[int, float], step_ms: int, gap: float | None = 0) -> tup
     return times, [values.get(each, gap) for each in times]
 
 
-def chart(title: str, description: str, times_ms: Sequence[int], series: Sequence[Series]) -> Chart:
-    """Lay out a chart. The y axis begins at 0; all series share it."""
+def chart(
+    title: str, description: str, times_ms: Sequence[int], series: Sequence[Series], span_ms: tuple[int, int]
+) -> Chart:
+    """Lay out a chart whose x axis is span_ms (its two ends, epoch). The y axis begins at 0; all series share it."""
     top = nice_ceiling(max((value for line in series for value in line.values if value is not None), default=0))
     return Chart(
         title=title,
         description=description,
         times_ms=times_ms,
         series=series,
-        paths=[path(times_ms, line.values, top) for line in series],
-        x_ticks=_x_ticks(times_ms),
+        paths=[path(times_ms, line.values, top, span_ms) for line in series],
+        x_ticks=_x_ticks(*span_ms),
         y_ticks=[Tick(25 * quarter, _short(top * quarter / 4)) for quarter in (range(5) if top >= 4 else (0, 4))],
     )
 
 
-def path(times_ms: Sequence[int], values: Sequence[float | None], top: float) -> str:
+def path(times_ms: Sequence[int], values: Sequence[float | None], top: float, span_ms: tuple[int, int]) -> str:
     """An SVG path through the values; a lone one is a dot."""
-    first, last = (times_ms[0], times_ms[-1]) if times_ms else (0, 0)
+    first, last = span_ms
     parts: list[str] = []
     pen_down = False
     for at, value in zip(times_ms, values, strict=True):
@@ -110,14 +114,15 @@ def _short(value: float) -> str:
     return count(int(value)) if value == int(value) else f"{value:g}"
 
 
-def _x_ticks(times_ms: Sequence[int]) -> list[Tick]:
-    if not times_ms:
-        return []
-    first, last = times_ms[0], times_ms[-1]
-    if first == last:
-        return [Tick(50, instant(first))]
-    same_day = instant(first)[:10] == instant(last)[:10]
-    # What a phone's width holds.
-    wanted = [first + (last - first) * part // 3 for part in range(4)]
-    labels = [instant(each)[11:] if same_day else instant(each)[5:] for each in wanted]
-    return [Tick(100 * part / 3, label) for part, label in enumerate(labels)]
+def _x_ticks(first_ms: int, last_ms: int) -> list[Tick]:
+    """Marks at whole hours or days, no more than a phone's width holds."""
+    if first_ms == last_ms:
+        return [Tick(50, instant(first_ms))]
+    span = last_ms - first_ms
+    step = next(
+        (each for each in _TICKS_MS if span // each <= _TICKS_MAX), math.ceil(span / _TICKS_MAX / DAY_MS) * DAY_MS
+    )
+    ticks = range(-(-first_ms // step) * step, last_ms + 1, step)
+    # The date where a day begins or nothing else does, the time of day elsewhere.
+    shown = [instant(each)[5:10] if each % DAY_MS == 0 else instant(each)[11:] for each in ticks]
+    return [Tick(100 * (each - first_ms) / span, label) for each, label in zip(ticks, shown, strict=True)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,7 +34,7 @@ class Findings:
     fine: list[Finding] = field(default_factory=list)
 
 
-def find(queues: list[Row], forecasts: list[Row], poison: list[Row], options: ReportOptions) -> Findings:
+def find(queues: Sequence[Row], forecasts: Sequence[Row], poison: Sequence[Row], options: ReportOptions) -> Findings:
     """Judge the service levels of queues, their forecasts, and the poison jobs."""
     findings = Findings()
     _judge_capacity(forecasts, options, findings)
@@ -50,13 +50,14 @@ def _names(rows: Iterable[Row]) -> str:
     return listed([name(row["queue"]) for row in rows])
 
 
-def _verb(rows: list[Row], one: str, many: str) -> str:
+def _verb(rows: Sequence[Row], one: str, many: str) -> str:
     return one if len(rows) == 1 else many
 
 
-def _judge_capacity(forecasts: list[Row], options: ReportOptions, findings: Findings) -> None:
+def _judge_capacity(forecasts: Sequence[Row], options: ReportOptions, findings: Findings) -> None:
     growing = sorted((row for row in forecasts if row["verdict"] == "growing"), key=lambda row: -row["slope"])
-    full = [row for row in growing if _is_full_soon(row, options)]
+    soon = (row for row in growing if _is_full_soon(row, options))
+    full = sorted(soon, key=lambda row: row["reached_in_hours"])
     overloaded = [row for row in growing if row not in full and _is_overloaded(row)]
     rest = [row for row in growing if row not in full and row not in overloaded]
     for row in full[:3]:
@@ -92,7 +93,7 @@ def _full_sentence(row: Row, options: ReportOptions) -> str:
     return f"{_names([row])} will hold {limit} in about {duration(hours * HOUR_MS)}, if it goes on as now."
 
 
-def _judge_deaths(queues: list[Row], findings: Findings) -> None:
+def _judge_deaths(queues: Sequence[Row], findings: Findings) -> None:
     dying = sorted((row for row in queues if row["deaths"]), key=lambda row: -row["deaths"])
     lying = sum(row["dead_end"] or 0 for row in queues)
     if dying:
@@ -107,7 +108,7 @@ def _judge_deaths(queues: list[Row], findings: Findings) -> None:
         findings.watches.append(Finding(sentence, "failing"))
 
 
-def _judge_waits(queues: list[Row], options: ReportOptions, findings: Findings) -> None:
+def _judge_waits(queues: Sequence[Row], options: ReportOptions, findings: Findings) -> None:
     timed = [row for row in queues if row["deliveries_timed"]]
     late = sorted(
         (row for row in timed if row["in_target_share"] < options.target_share), key=lambda row: row["in_target_share"]
@@ -128,7 +129,7 @@ def _judge_waits(queues: list[Row], options: ReportOptions, findings: Findings) 
         findings.fine.append(Finding(sentence, "slowest"))
 
 
-def _judge_failures(queues: list[Row], findings: Findings) -> None:
+def _judge_failures(queues: Sequence[Row], findings: Findings) -> None:
     failing = sorted(
         (
             row
@@ -146,7 +147,7 @@ def _judge_failures(queues: list[Row], findings: Findings) -> None:
         findings.watches.append(Finding(sentence, "failing"))
 
 
-def _judge_poison(poison: list[Row], options: ReportOptions, findings: Findings) -> None:
+def _judge_poison(poison: Sequence[Row], options: ReportOptions, findings: Findings) -> None:
     again = [row for row in poison if not row["deaths"] and row["outcome"] in ("ready", "delayed", "leased")]
     if again:
         verb = "was" if len(again) == 1 else "were"
@@ -157,7 +158,7 @@ def _judge_poison(poison: list[Row], options: ReportOptions, findings: Findings)
         findings.watches.append(Finding(sentence, "poison"))
 
 
-def _judge_ages(queues: list[Row], findings: Findings) -> None:
+def _judge_ages(queues: Sequence[Row], findings: Findings) -> None:
     old = sorted(
         (row for row in queues if (row["oldest_age_end_ms"] or 0) >= OLD_MS), key=lambda row: -row["oldest_age_end_ms"]
     )

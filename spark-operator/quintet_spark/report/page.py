@@ -77,7 +77,7 @@ def render(rows: PageRows, options: ReportOptions) -> str:
 
 
 def _context(rows: PageRows, options: ReportOptions) -> dict[str, Any]:
-    findings = find(list(rows.queues), list(rows.forecasts), list(rows.poison), options)
+    findings = find(rows.queues, rows.forecasts, rows.poison, options)
     shown = _forecasts_shown(rows.forecasts, options)
     return {
         "rows": rows,
@@ -92,7 +92,7 @@ def _context(rows: PageRows, options: ReportOptions) -> dict[str, Any]:
         "failing": rows.failing[:RANKED_SHOWN],
         "poison": rows.poison[: options.jobs_shown],
         "days": rows.days[:DAYS_SHOWN],
-        "forecasts": [(row, _sparkline(row, rows)) for row in shown],
+        "forecasts": [(row, _sparkline(row, rows, options)) for row in shown],
         "verdict_counts": _verdict_counts(rows.forecasts),
         "end": forecast_end,
         "unknown": wording.UNKNOWN,
@@ -156,33 +156,40 @@ def forecast_end(row: Row, options: ReportOptions) -> str:
 
 
 def _charts(rows: PageRows) -> list[Chart]:
-    drawn = []
+    if not rows.traffic and not rows.backlog:
+        return []
+    drawn, step, span = [], rows.bucket_ms, _span(rows)
     if rows.traffic:
         values = {name: {at: row[name] for at, row in rows.traffic.items()} for name in _TRAFFIC}
-        times, _ = charts.filled(values["arrivals"], rows.bucket_ms)
-        series = [Series(name, name, charts.filled(each, rows.bucket_ms)[1]) for name, each in values.items()]
-        step = wording.duration(rows.bucket_ms)
-        drawn.append(
-            charts.chart("Jobs", f"Arrivals, completions and failures of all queues, each {step}", times, series)
-        )
+        times, _ = charts.filled(values["arrivals"], step)
+        series = [Series(name, name, charts.filled(each, step)[1]) for name, each in values.items()]
+        what = f"Arrivals, completions and failures of all queues in each {wording.duration(step)}"
+        drawn.append(charts.chart("Jobs", what, times, series, span))
     if rows.backlog:
-        times, backlog = charts.filled(dict(rows.backlog), rows.bucket_ms, gap=None)
+        times, backlog = charts.filled(dict(rows.backlog), step, gap=None)
         line = [Series("backlog", "backlog", backlog)]
-        drawn.append(charts.chart("Backlog", "Jobs ready, delayed or leased in all queues", times, line))
+        drawn.append(charts.chart("Backlog", "Jobs ready, delayed or leased in all queues", times, line, span))
     return drawn
+
+
+def _span(rows: PageRows) -> tuple[int, int]:
+    """Both charts show the same time."""
+    times = [*rows.traffic, *rows.backlog]
+    return min(times), max(times)
 
 
 _TRAFFIC = ("arrivals", "completions", "failures")
 
 
-def _sparkline(row: Row, rows: PageRows) -> dict[str, str] | None:
-    """A queue's backlog as a small line without axes, and the fitted line over it."""
-    values = rows.backlogs.get((row["namespace"], row["queue"]))
-    if not values or len(values) < 2:
+def _sparkline(row: Row, rows: PageRows, options: ReportOptions) -> dict[str, str] | None:
+    """A queue's backlog while its forecast looked at it, as a small line without axes, and the fitted one."""
+    since = row["as_of_ms"] - options.forecast_window_ms
+    values = {at: each for at, each in rows.backlogs.get((row["namespace"], row["queue"]), {}).items() if at >= since}
+    if len(values) < 2:
         return None
-    times, backlog = charts.filled(dict(values), rows.bucket_ms, gap=None)
+    times, backlog = charts.filled(values, rows.bucket_ms, gap=None)
     top = max(1.0, *(value for value in backlog if value is not None))
-    return {"path": charts.path(times, backlog, top), "fit": _fit(row, times, top)}
+    return {"path": charts.path(times, backlog, top, (times[0], times[-1])), "fit": _fit(row, times, top)}
 
 
 def _fit(row: Row, times: Sequence[int], top: float) -> str:
@@ -190,4 +197,4 @@ def _fit(row: Row, times: Sequence[int], top: float) -> str:
         return ""
     ends = (times[0], times[-1])
     fitted = [row["fit_at_end"] + row["slope"] * (at - row["as_of_ms"]) / HOUR_MS for at in ends]
-    return charts.path(ends, [min(top, max(0.0, value)) for value in fitted], top)
+    return charts.path(ends, [min(top, max(0.0, value)) for value in fitted], top, ends)

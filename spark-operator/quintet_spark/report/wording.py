@@ -52,7 +52,7 @@ def percent(share: float | None) -> str:
     digits = 2 if share > 0.99 else 1
     # Cut, not rounded: 99.996 % is not 100 %.
     scale = 10**digits
-    return f"{int(share * 100 * scale + 1e-9) / scale:.{digits}f}{THIN_SPACE}%"
+    return f"{int(share * 100 * scale + 1e-9) / scale:.{digits}f}".removesuffix(".0") + f"{THIN_SPACE}%"
 
 
 def duration(ms: float | None) -> str:
@@ -62,7 +62,7 @@ def duration(ms: float | None) -> str:
     if ms < _SECOND_MS:
         return f"{ms:.0f}{THIN_SPACE}ms"
     if ms < 59_950:
-        return f"{ms / _SECOND_MS:.1f}{THIN_SPACE}s"
+        return f"{round(ms / _SECOND_MS, 1):g}{THIN_SPACE}s"
     for unit, word, small, small_word in (
         (_DAY_MS, "d", _HOUR_MS, "h"),
         (_HOUR_MS, "h", _MINUTE_MS, "min"),
@@ -89,10 +89,11 @@ def rate(per_second: float | None) -> str:
 
 
 def slope(per_hour: float | None) -> str:
-    """A backlog's growth with its sign."""
-    return (
-        UNKNOWN if per_hour is None else f"{per_hour:+,.1f}/h".replace(",", THIN_SPACE).replace("-", "\N{MINUS SIGN}")
-    )
+    """A backlog's growth with its sign; as many digits as tell something."""
+    if per_hour is None:
+        return UNKNOWN
+    digits = 0 if abs(per_hour) >= 100 else 1 if abs(per_hour) >= 1 else 2
+    return f"{per_hour:+,.{digits}f}".replace(",", THIN_SPACE).replace("-", "\N{MINUS SIGN}")
 
 
 def instant(at_ms: float | None) -> str:

@@ -62,7 +62,7 @@ def write_report(
     rows = _page_rows(tables, events, metrics, rollup, options)
     page = f"{out.rstrip('/')}/{PAGE}"
     write_text(spark, page, render(rows, options))
-    actions = find(list(rows.queues), list(rows.forecasts), list(rows.poison), options).actions
+    actions = find(rows.queues, rows.forecasts, rows.poison, options).actions
     return WrittenReport(page, tables.paths, [each.sentence for each in actions])
 
 
@@ -106,7 +106,8 @@ def _page_rows(
     bucket_ms = charts.bucket_ms(max(instants) - min(instants)) if instants else capacity.HOUR_MS
     forecasts = _rows(tables["forecast"].orderBy(F.desc("backlog"), *report.QUEUE), QUEUES_JUDGED_MAX)
     overall = _rows(report.overall_levels(queues))[0]
-    traffic, source = _traffic(events, rollup, overall, bucket_ms)
+    told_of = queues.where(F.col("counted_by") == "events").agg(F.sum(F.col("arrivals") + F.col("completions")))
+    traffic, source = _traffic(events, rollup, told_of.collect()[0][0] or 0, bucket_ms)
     return PageRows(
         generated_at_ms=time.time_ns() // 1_000_000,
         first_at_ms=min(instants, default=None),
@@ -147,13 +148,15 @@ def _extent(log: DataFrame) -> dict[str, Any]:
 
 
 def _traffic(
-    events: DataFrame, rollup: DataFrame | None, overall: dict[str, Any], bucket_ms: int
+    events: DataFrame, rollup: DataFrame | None, wanted: int, bucket_ms: int
 ) -> tuple[dict[int, dict[str, Any]], str]:
-    """Jobs over time, and where from: the rollup is quicker, but may end earlier or cover other days."""
+    """Jobs over time, and where from: the rollup is quicker, but may end earlier or cover other days than events do.
+
+    `wanted` are the arrivals and completions that events tell of.
+    """
     if rollup is not None:
         rolled = _by_bucket(report.rolled_activity(rollup, bucket_ms=bucket_ms))
         known = sum(row["arrivals"] + row["completions"] for row in rolled.values())
-        wanted = (overall["arrivals"] or 0) + (overall["completions"] or 0)
         if abs(known - wanted) <= 0.02 * wanted:
             return rolled, "rollup"
     return _by_bucket(report.activity(events, bucket_ms=bucket_ms)), "events"

@@ -88,7 +88,12 @@ def whole_page() -> str:
         level("b", in_target_share=0.5, deliveries_timed=100),
         poison=[poison()],
         poison_total=1,
-        forecasts=[forecast(), forecast("up", verdict="growing", slope=60.0, slope_low=50.0, reached_in_hours=2.0)],
+        forecasts=[
+            forecast(),
+            forecast(
+                "up", verdict="growing", slope=60.0, slope_low=50.0, reached_in_hours=2.0, reached_earliest_hours=1.0
+            ),
+        ],
         days=[{**level(), "day": "2026-03-01", "queues": 2}, {**level(), "day": "2026-03-02", "queues": 2}],
         traffic=traffic,
         backlog={at * HOUR_MS: 5 for at in range(5)},
@@ -139,7 +144,11 @@ def test_names_of_any_characters_are_only_text() -> None:
         level("other", namespace=EVIL),
         poison=[poison(queue=EVIL, reasons=[EVIL], outcome=EVIL)],
         poison_total=1,
-        forecasts=[forecast(EVIL, verdict="growing", slope=60.0, slope_low=50.0, reached_in_hours=2.0)],
+        forecasts=[
+            forecast(
+                EVIL, verdict="growing", slope=60.0, slope_low=50.0, reached_in_hours=2.0, reached_earliest_hours=1.0
+            )
+        ],
     )
     page = Page(html)
     assert not page.open
@@ -226,7 +235,7 @@ def test_what_is_worth_watching_is_said(
 
 
 def test_queues_that_only_snapshots_tell_of_are_judged_by_what_is_known() -> None:
-    unknown = dict.fromkeys(
+    unknown: dict[str, Any] = dict.fromkeys(
         ("in_target_share", "first_delivery_share", "deliveries_timed", "wait_p50_ms", "redeliveries")
     )
     found = find([level(**unknown)], [], [], OPTIONS)
