@@ -11,11 +11,12 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any
 
-from quintet_kit.metrics import Row, process_registry
+from quintet_kit.metrics import Row, process_registry, series
 
 from quintet_core.domain.errors import Reason, refusal
 from quintet_core.domain.event import Log
-from quintet_core.maintenance import due, letters, logs, sessions, sweep
+from quintet_core.domain.snapshot import ProcessSnapshot
+from quintet_core.maintenance import due, letters, logs, sessions, snapshots, sweep
 from quintet_core.maintenance.rounds import Duty, Rounds
 from quintet_core.metrics import CoreMetrics, Recorder, read_at_scrape
 from quintet_core.operations.bulk import BulkOperations
@@ -26,6 +27,7 @@ from quintet_core.rpc.admin import AdminServicer, Standing
 from quintet_core.rpc.door import Door
 from quintet_core.rpc.event_wire import encode_event
 from quintet_core.rpc.events import EventServicer
+from quintet_core.rpc.metrics import MetricsServicer
 from quintet_core.rpc.queues import QueueServicer
 from quintet_core.rpc.server import Health, Servers, Servicers
 from quintet_core.rpc.session import SessionServicer
@@ -43,6 +45,8 @@ from quintet_core.storage.wakes import WakeSubscriber
 from quintet_core.waiting.awaits import Awaits
 from quintet_core.waiting.dequeues import Dequeues
 from quintet_core.waiting.sessions import HEARTBEATS_PER_TTL, Sessions
+from quintet_core.watching.series import QueueSeries
+from quintet_core.watching.snapshots import NewestSnapshots
 from quintet_core.watching.watches import Watches
 
 REVIEW_PERIOD_S = 1.0
@@ -92,11 +96,14 @@ class Core:
         self.watches.on_followed = self.tail.on_followed
         self.timers = due.DueTimers(self.store)
         self.sweep = sweep.Sweep(self.store)
+        self.newest = NewestSnapshots(self.store, settings.snapshot_interval_ms)
+        self.snapshots = self._snapshot_duty()
         self.rounds = Rounds(self._duties(), lambda: self.connection.ready, self._count_failure)
         self.health = Health()
         self.session_servicer, self.servers = self._doors()
         self._connect_parts()
         self._show_gauges()
+        self._show_queues()
 
     @property
     def ready(self) -> bool:
@@ -115,6 +122,7 @@ class Core:
         self.wakes.start()
         self.tail.start()
         self.rounds.start()
+        self.snapshots.start()
 
     async def wait_ready(self) -> None:
         """Return when work may be sent here for the first time."""
@@ -134,6 +142,7 @@ class Core:
         self.dequeues.close(refusal(Reason.DRAINING))
         self.awaits.close(refusal(Reason.DRAINING))
         self.watches.close_all(refusal(Reason.DRAINING))
+        self.newest.close_all(refusal(Reason.DRAINING))
         grace_s = self._settings.drain_grace_ms / 1000
         self._background(self.session_servicer.drain(grace_s))
         self._background(self.servers.stop(grace_s))
@@ -149,6 +158,7 @@ class Core:
         for task in self._tasks:
             task.cancel()
         await self.rounds.close()
+        await self.snapshots.close()
         await self.timers.close()
         await self.wakes.close()
         await self.tail.close()
@@ -179,6 +189,17 @@ class Core:
         ]
         self.observers.clocks += [trim.on_clock for trim in trims]
         return trims
+
+    def _snapshot_duty(self) -> snapshots.SnapshotDuty:
+        settings = self._settings
+        terms = snapshots.SnapshotTerms(settings.snapshot_interval_ms, settings.snapshot_queues_max)
+        around = snapshots.Surroundings(
+            lambda: self.connection.ready, self._describe_process, self.newest.read_slot, self._count_failure
+        )
+        return snapshots.SnapshotDuty(self.store, terms, around)
+
+    def _describe_process(self, now_ms: int, interval_ms: int) -> ProcessSnapshot:
+        return ProcessSnapshot("core", self.replica.hex(), now_ms, interval_ms, series(self.metrics))
 
     async def _review(self) -> None:
         self.dequeues.review_some(REVIEW_PERIOD_S)
@@ -217,6 +238,7 @@ class Core:
                 self.recorder.answered,
             ),
             watch=WatchServicer(self.store, self.watches, self._limits, self.recorder.answered),
+            metrics=MetricsServicer(self.newest, self._limits, door, self.recorder.answered),
             admin=AdminServicer(self._standing(), door),
             health=self.health.servicer,
         )
@@ -270,12 +292,27 @@ class Core:
             metrics.log_records.at(trim.log).set_function(partial(getattr, trim, "records_max"))
             metrics.log_cap_ratio.at(trim.log).set_function(partial(getattr, trim, "cap_ratio"))
         metrics.consumer_lag.at().read = self._lags
+        read_at_scrape(metrics.aof_last_write_ok, lambda: _last_write_is_ok(connection))
         read_at_scrape(metrics.durable, lambda: connection.durability is not None and connection.durability.durable)
 
     def _lags(self) -> list[Row]:
         return [((trim.log, consumer), lag) for trim in self.trims for consumer, lag in trim.lags().items()]
 
+    def _show_queues(self) -> None:
+        metrics, shown = self.metrics, QueueSeries(self.newest, self._settings.metrics_series_queues_max)
+        metrics.events.at().read = shown.events
+        metrics.queue_jobs.at().read = shown.queue_jobs
+        metrics.queue_oldest_ready_age_seconds.at().read = shown.queue_oldest_ready_ages
+        metrics.queue_events.at().read = shown.queue_events
+        metrics.table_rows.at().read = shown.table_rows
+        metrics.table_events.at().read = shown.table_events
+        read_at_scrape(metrics.unlisted_queues, lambda: shown.shown.unlisted)
+
     def _background(self, work: Awaitable[Any]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _last_write_is_ok(connection: RedisConnection) -> bool:
+    return connection.durability is not None and connection.durability.last_write_status == "ok"

@@ -9,9 +9,11 @@ from quintet_kit.metrics import Counting, Distributing, Family, Gauging, Listing
 
 from quintet_core.domain.errors import Reason, Refusal
 from quintet_core.domain.event import Log
+from quintet_core.domain.snapshot import QUEUE_TOTALS, TABLE_TOTALS
 from quintet_core.domain.verbs import (
     ADMIN_VERBS,
     EVENT_VERBS,
+    METRICS_VERBS,
     QUEUE_VERBS,
     SESSION_OPERATIONS,
     SESSION_VERBS,
@@ -19,13 +21,17 @@ from quintet_core.domain.verbs import (
     TABLE_VERBS,
 )
 
-VERBS = (*QUEUE_VERBS, *TABLE_VERBS, *EVENT_VERBS, *STREAM_VERBS, *ADMIN_VERBS, *SESSION_VERBS)
+VERBS = (*QUEUE_VERBS, *TABLE_VERBS, *EVENT_VERBS, *METRICS_VERBS, *STREAM_VERBS, *ADMIN_VERBS, *SESSION_VERBS)
 OK = "ok"
 LOGS = tuple(Log)
 OUTCOMES = (OK, *(reason.name.lower() for reason in Reason))
 ROUND_TRIP_BUCKETS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 BATCH_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
-DUTIES = ("due", "lapse", "heartbeat", "review", "sweep", "trim", "letters")
+DUTIES = ("due", "lapse", "heartbeat", "review", "sweep", "trim", "letters", "snapshot")
+_QUEUE_KINDS, _TABLE_KINDS = ", ".join(QUEUE_TOTALS), ", ".join(TABLE_TOTALS)
+_KINDS = f"{_QUEUE_KINDS}, {_TABLE_KINDS}"
+_QUEUE = {"namespace": "its namespace", "queue": "its name, or the beginning and a digest of a long one"}
+_TABLE = {"namespace": "its namespace", "table": "its name, or the beginning and a digest of a long one"}
 
 
 class CoreMetrics(MetricSet):
@@ -40,7 +46,7 @@ class CoreMetrics(MetricSet):
     call_seconds = Distributing(
         "quintet_core_call_seconds",
         "Unary calls, from their arrival to their answer; of dequeue and await_jobs, the wait included.",
-        verb=(*QUEUE_VERBS, *TABLE_VERBS, *EVENT_VERBS, *ADMIN_VERBS),
+        verb=(*QUEUE_VERBS, *TABLE_VERBS, *EVENT_VERBS, *METRICS_VERBS, *ADMIN_VERBS),
     )
     session_operation_seconds = Distributing(
         "quintet_core_session_operation_seconds",
@@ -65,6 +71,9 @@ class CoreMetrics(MetricSet):
     redis_connects = Counting("quintet_core_redis_connects_total", "Times that operations began to flow to Redis.")
     wake_connected = Gauging("quintet_core_wake_connected", "1 when wake-ups of other cores are heard.")
     durable = Gauging("quintet_core_durable", "1 when Redis writes every change to disk before it answers.")
+    aof_last_write_ok = Gauging(
+        "quintet_core_aof_last_write_ok", "1 when Redis's last write to its append-only file succeeded."
+    )
     duty_failures = Counting("quintet_core_duty_failures_total", "Duties that Redis refused.", duty=DUTIES)
     events_dropped = Counting(
         "quintet_core_events_dropped_total", "Times that the cap cut events that a consumer still wanted."
@@ -86,6 +95,31 @@ class CoreMetrics(MetricSet):
         "gauge",
         log="the log: " + ", ".join(LOGS),
         consumer="its name; the 100 furthest behind",
+    )
+    events = Listing(
+        "quintet_core_events_total",
+        "Events of all queues and tables that there ever were; job_died: of jobs whose attempts were used up.",
+        "counter",
+        kind=_KINDS,
+    )
+    queue_jobs = Listing(
+        "quintet_queue_jobs", "Jobs of a queue.", "gauge", **_QUEUE, state="ready, delayed, leased, dead"
+    )
+    queue_oldest_ready_age_seconds = Listing(
+        "quintet_queue_oldest_ready_age_seconds",
+        "How long the oldest of the jobs that are first of their rank has been ready; of the first 16 ranks.",
+        "gauge",
+        **_QUEUE,
+    )
+    queue_events = Listing(
+        "quintet_queue_events_total", "Events of a queue since it was made.", "counter", **_QUEUE, kind=_QUEUE_KINDS
+    )
+    table_rows = Listing("quintet_table_rows", "Rows of a table.", "gauge", **_TABLE)
+    table_events = Listing(
+        "quintet_table_events_total", "Events of a table since it was made.", "counter", **_TABLE, kind=_TABLE_KINDS
+    )
+    unlisted_queues = Gauging(
+        "quintet_core_unlisted_queues", "Queues and tables that have no series here: there are too many."
     )
     watches = Gauging("quintet_core_watches", "Watches and subscriptions that follow the event log here.")
     watch_events = Counting(

@@ -132,6 +132,7 @@ class CoreSettings(ProcessSettings):
     event_subscriptions_max: int = _limit(
         "event_subscriptions_max", 0, 100_000, "Subscriptions to events that run at once."
     )
+    metrics_streams_max: int = _limit("metrics_streams_max", 0, 100_000, "Streams of snapshots that run at once.")
     block_streams_max: int = _limit(
         "block_streams_max", 0, 100_000, "Reads of a log in blocks that run at once; each holds about 2 MiB."
     )
@@ -167,6 +168,26 @@ class CoreSettings(ProcessSettings):
     )
     metrics_cap: int = Field(
         200_000, ge=1000, le=1_000_000_000, description="Snapshots that each partition keeps at most, needed or not."
+    )
+
+    snapshot_interval_ms: int = Field(
+        1000,
+        ge=0,
+        le=3_600_000,
+        description="How often a snapshot of each queue, table and process is written, by some core; 0: never.",
+    )
+    snapshot_queues_max: int = Field(
+        250,
+        ge=1,
+        le=100_000,
+        description="Queues and tables of each partition whose snapshots are written in one interval; others wait for"
+        " the next.",
+    )
+    metrics_series_queues_max: int = Field(
+        200,
+        ge=0,
+        le=100_000,
+        description="Queues and tables that /metrics has series of: the fullest and the busiest.",
     )
 
     allow_weak_durability: bool = Field(

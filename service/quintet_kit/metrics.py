@@ -251,7 +251,7 @@ class Listing(Declaration[Rows]):
     """A metric whose label values are not known beforehand, such as names that users give: read at scrape time, from
     `at().read`. `labels` say in words what their values are."""
 
-    def __init__(self, name: str, help: str, /, kind: str, **labels: str) -> None:
+    def __init__(self, name: str, help: str, kind: str, /, **labels: str) -> None:
         super().__init__(name, help, **{label: (words,) for label, words in labels.items()})
         self.kind = kind
 

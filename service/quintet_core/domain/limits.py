@@ -51,6 +51,7 @@ class Limits:
     awaiting_max: int = 100_000
     event_subscriptions_max: int = 100
     block_streams_max: int = 64
+    metrics_streams_max: int = 100
     consumers_max: int = 100
     watches_max: int = 1000
     queued_operations_max: int = 200_000

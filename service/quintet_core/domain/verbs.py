@@ -13,7 +13,8 @@ EVENT_VERBS = (
     "list_partitions", "read_events", "commit_offset", "find_offsets", "open_consumer", "list_consumers",
     "delete_consumer",
 )  # fmt: skip
-STREAM_VERBS = ("subscribe", "watch_rows", "read_blocks")
+METRICS_VERBS = ("snapshot",)
+STREAM_VERBS = ("subscribe", "watch_rows", "read_blocks", "stream")
 ADMIN_VERBS = ("get_durability", "get_info", "get_namespace", "update_namespace")
 SESSION_VERBS = ("cancel_wait", "close_owner", "keep_leases", "heartbeat", "unknown")
 """What only sessions have; tokens do not name them."""

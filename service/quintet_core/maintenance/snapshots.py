@@ -95,11 +95,12 @@ class SnapshotDuty:
     async def take(self) -> None:
         """The work of one slot, or what other cores have left of it."""
         partitions = range(self._store.partitions)
+        # First: what is read of the log then has it.
+        refused = await self._append_own()
         taken: list[Taken | None] = []
         for first in partitions[::PARTITIONS_AT_ONCE]:
             some = partitions[first : first + PARTITIONS_AT_ONCE]
             taken += await asyncio.gather(*(self._take_in(partition) for partition in some))
-        refused = await self._append_own()
         if refused is not None or None in taken:
             self._around.on_failure(NAME)
         await self._around.on_slot(taken)

@@ -20,9 +20,16 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from quintet_core.domain.verbs import ADMIN_VERBS, EVENT_VERBS, QUEUE_VERBS, STREAM_VERBS, TABLE_VERBS
+from quintet_core.domain.verbs import (
+    ADMIN_VERBS,
+    EVENT_VERBS,
+    METRICS_VERBS,
+    QUEUE_VERBS,
+    STREAM_VERBS,
+    TABLE_VERBS,
+)
 
-VERBS = frozenset((*QUEUE_VERBS, *TABLE_VERBS, *EVENT_VERBS, *STREAM_VERBS, *ADMIN_VERBS))
+VERBS = frozenset((*QUEUE_VERBS, *TABLE_VERBS, *EVENT_VERBS, *METRICS_VERBS, *STREAM_VERBS, *ADMIN_VERBS))
 _ALL = "*"
 _FIELDS = {"name", "token", "sha256", "namespaces", "verbs"}
 

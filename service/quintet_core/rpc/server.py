@@ -17,6 +17,8 @@ from quintet.v1 import (
     admin_service_pb2_grpc,
     event_service_pb2,
     event_service_pb2_grpc,
+    metrics_service_pb2,
+    metrics_service_pb2_grpc,
     queue_service_pb2,
     queue_service_pb2_grpc,
     session_service_pb2,
@@ -26,6 +28,7 @@ from quintet.v1 import (
 
 from quintet_core.rpc.events import EventServicer, subscribe_handlers
 from quintet_core.rpc.interceptors import AccessOf, Guard
+from quintet_core.rpc.metrics import MetricsServicer, metrics_handlers
 from quintet_core.rpc.session import SessionServicer, session_handlers
 from quintet_core.rpc.watch import WatchServicer, watch_handlers
 
@@ -35,6 +38,7 @@ SERVICES = (
     table_service_pb2.DESCRIPTOR.services_by_name["TableService"].full_name,
     session_service_pb2.DESCRIPTOR.services_by_name["SessionService"].full_name,
     event_service_pb2.DESCRIPTOR.services_by_name["EventService"].full_name,
+    metrics_service_pb2.DESCRIPTOR.services_by_name["MetricsService"].full_name,
     admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,
 )
 _OPTIONS: list[tuple[str, int]] = [
@@ -62,6 +66,7 @@ class Servicers:
     sessions: SessionServicer
     events: EventServicer
     watch: WatchServicer
+    metrics: MetricsServicer
     admin: admin_service_pb2_grpc.AdminServiceServicer
     health: health_pb2_grpc.HealthServicer
 
@@ -143,8 +148,10 @@ class Servers:
         table_service_pb2_grpc.add_TableServiceServicer_to_server(serve.tables, server)
         server.add_generic_rpc_handlers((session_handlers(serve.sessions),))
         event_service_pb2_grpc.add_EventServiceServicer_to_server(serve.events, server)
+        metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(serve.metrics, server)
         # In the place of the generated ones.
-        for service, handlers in (watch_handlers(serve.watch), subscribe_handlers(serve.events)):
+        by_hand = (watch_handlers(serve.watch), subscribe_handlers(serve.events), metrics_handlers(serve.metrics))
+        for service, handlers in by_hand:
             server.add_registered_method_handlers(service, handlers)  # type: ignore[attr-defined]
         admin_service_pb2_grpc.add_AdminServiceServicer_to_server(serve.admin, server)
         health_pb2_grpc.add_HealthServicer_to_server(serve.health, server)

@@ -107,8 +107,8 @@ def test_every_process_shows_what_it_takes_of_its_machine() -> None:
 
 
 class NamedMetrics(MetricSet):
-    sizes = Listing("example_size", "Sizes.", kind="gauge", name="what users name")
-    changes = Listing("example_changes_total", "Changes.", kind="counter", name="what users name")
+    sizes = Listing("example_size", "Sizes.", "gauge", name="what users name")
+    changes = Listing("example_changes_total", "Changes.", "counter", name="what users name")
 
 
 def test_a_listing_is_read_at_the_scrape() -> None:
