@@ -60,16 +60,18 @@ def of_table(events: DataFrame, namespace: str, table: str) -> DataFrame:
 
 
 def cut(
-    events: DataFrame, namespace: str, table: str, *, at_ms: int | None = None, through_offset: int | None = None
+    events: DataFrame, table_events: DataFrame, *, at_ms: int | None = None, through_offset: int | None = None
 ) -> Cut:
     """Where to stop: at an instant (epoch), or behind an offset of the table's partition; with neither, at the end.
 
-    Reads EVENTS twice. Raises `NoSuchTableError` when there is nothing to begin with.
+    `events` are EVENTS of everything, `table_events` what `of_table` gives of them. Raises `NoSuchTableError` when
+    there is nothing to begin with.
     """
-    bounded = events.where(_bound(at_ms, through_offset))
+    bound = _bound(at_ms, through_offset)
+    bounded = events.where(bound)
     kind, offset = F.col("kind"), F.col("offset")
     found = (
-        of_table(bounded, namespace, table)
+        table_events.where(bound)
         .agg(
             F.max("partition").alias("partition"),
             F.min("offset").alias("first"),
@@ -79,7 +81,7 @@ def cut(
         .first()
     )
     if found is None or found["first"] is None:
-        raise NoSuchTableError(f"the archive has no event of table {table!r} in namespace {namespace!r} up to there")
+        raise NoSuchTableError("the archive has no event of such a table up to there")
     is_whole = found["created"] > found["deleted"]
     since = found["created"] if is_whole else max(found["first"], found["deleted"] + 1)
     held = (
@@ -104,9 +106,9 @@ def cut(
     )
 
 
-def restored(events: DataFrame, namespace: str, table: str, where: Cut) -> DataFrame:
-    """EVENTS -> RESTORED: the rows that a reader at the cut would have seen."""
-    rows = of_table(events, namespace, table).where(
+def restored(table_events: DataFrame, where: Cut) -> DataFrame:
+    """What `of_table` gives -> RESTORED: the rows that a reader at the cut would have seen."""
+    rows = table_events.where(
         F.col("kind").isin(*ROW_KINDS)
         & (F.col("partition") == where.partition)
         & F.col("offset").between(where.since_offset, where.through_offset)

@@ -21,6 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from quintet_spark.schemas import EVENTS, METRICS
 from quintet_spark.transforms.archive import utc_date
 
 ACCURACY = 10_000
@@ -48,6 +49,16 @@ DEPARTURES = ("job_acknowledged", "job_deleted", "job_expired", "job_dead_letter
 STATES = ("ready", "delayed", "leased", "dead")
 
 FOLDERS = ("date",)
+EVENT_COLUMNS = StructType(
+    [
+        EVENTS[name]
+        for name in ("offset", "kind", "at", "namespace", "queue", "attempt", "wait_ms", "service_ms", "state")
+    ]
+)
+"""What is read of EVENTS; more does no harm."""
+METRIC_COLUMNS = StructType(
+    [METRICS[name] for name in ("offset", "at", "kind", "namespace", "name", *STATES, "oldest_ready_age_ms")]
+)
 
 
 def _fields(names: tuple[str, ...], kind: DataType) -> list[StructField]:

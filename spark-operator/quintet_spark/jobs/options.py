@@ -1,0 +1,36 @@
+"""Settings as options of a command: `spark_lake` is --lake, and QUINTET_SPARK_LAKE in the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+from quintet_kit.settings import Settings, load_or_exit, variable_of
+
+Command = Callable[..., Any]
+S = TypeVar("S", bound=Settings)
+
+
+def setting_options(settings_class: type[S]) -> Callable[[Command], Command]:
+    """One option per setting; the command gets those given as keywords, for `settings_of`."""
+
+    def decorate(command: Command) -> Command:
+        for name, setting in reversed(settings_class.model_fields.items()):
+            flag = "--" + name.removeprefix("spark_").replace("_", "-")
+            default = "off" if setting.default is False else setting.default
+            shown = "" if default in (None, "", ()) else f"; default: {default}"
+            help_text = f"{setting.description} [{variable_of(name)}{shown}]"
+            if setting.annotation is bool:
+                option = click.option(flag, name, is_flag=True, default=None, help=help_text)
+            else:
+                option = click.option(flag, name, default=None, metavar="VALUE", help=help_text)
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def settings_of(settings_class: type[S], given: dict[str, Any]) -> S:
+    """What was given wins over the environment. Every fault is told at once; they end the process with 78."""
+    return load_or_exit(settings_class, **{name: value for name, value in given.items() if value is not None})

@@ -1,0 +1,191 @@
+"""Streaming queries while they run: progress told, leftovers tidied, ended together and in order."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from quintet_kit.lifecycle import end_process
+from quintet_kit.logs import get_logger
+
+from quintet_spark.sinks.sink import Sink, SinkError
+
+_LOOK_S = 0.25
+
+
+class JobError(Exception):
+    """A job failed; the text says which and why."""
+
+
+@dataclass(slots=True)
+class Running:
+    """A query that was started, and where it writes to."""
+
+    name: str
+    query: StreamingQuery
+    sink: Sink
+    told: int = field(default=-1)
+    """Up to which batch progress was told."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDone:
+    """Progress of one batch. `lag` is how many records the logs held beyond it when it was planned."""
+
+    query: str
+    batch: int
+    rows: int
+    rows_per_s: float
+    seconds: float
+    lag: int
+    late: int
+    """Rows that came too late for their window and do not count."""
+
+
+OnBatch = Callable[[BatchDone], None]
+
+
+@contextmanager
+def stop_signals() -> Iterator[threading.Event]:
+    """Set by the first SIGTERM or SIGINT; the second ends the process at once, by which nothing is lost."""
+    stop = threading.Event()
+
+    def on_signal(number: int, _: FrameType | None) -> None:
+        if stop.is_set():
+            end_process(number)
+        get_logger().info("stop_requested", signal=signal.Signals(number).name)
+        stop.set()
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, on_signal) for number in numbers]
+    try:
+        yield stop
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def run_until(
+    spark: SparkSession,
+    running: Sequence[Running],
+    stop: threading.Event,
+    *,
+    stop_ms_max: int,
+    on_batch: OnBatch | None = None,
+) -> None:
+    """Return when all queries have ended by themselves, or were ended after `stop`. Raises `JobError` when one failed;
+    the others are ended first."""
+    tell = on_batch or log_batch
+    try:
+        watch(spark, running, stop.wait, tell)
+    except JobError:
+        stop_ms_max = 0
+        raise
+    finally:
+        end(running, stop_ms_max)
+        _look(spark, running, tell)
+    _raise_failure(running)
+
+
+def watch(spark: SparkSession, running: Sequence[Running], is_over: Callable[[float], bool], on_batch: OnBatch) -> None:
+    """Tell progress until `is_over(seconds)`, which waits for so long at most, or until all have ended by themselves.
+
+    The queries go on. Raises `JobError` when one failed."""
+    is_active = True
+    while is_active and not is_over(_LOOK_S):
+        is_active = any(each.query.isActive for each in running)
+        _look(spark, running, on_batch)
+        _raise_failure(running)
+
+
+def end(running: Sequence[Running], wait_ms: int) -> None:
+    """Stop the queries, each between two batches if that can be had within the time, else in the middle of one.
+
+    A batch that was cut off is done anew, whole, at the next start."""
+    deadline = time.monotonic() + wait_ms / 1000
+    for each in running:
+        while each.query.isActive and each.query.status["isTriggerActive"] and time.monotonic() < deadline:
+            each.query.awaitTermination(0.05)  # type: ignore[arg-type]  # a fraction of a second is taken
+        each.query.stop()
+
+
+def _look(spark: SparkSession, running: Sequence[Running], tell: OnBatch) -> None:
+    for each in running:
+        fresh = [batch for batch in each.query.recentProgress if batch["batchId"] > each.told and batch["numInputRows"]]
+        for batch in fresh:
+            each.told = batch["batchId"]
+            tell(_done(each.name, batch))
+        if fresh:
+            _tidy(spark, each)
+
+
+def _tidy(spark: SparkSession, each: Running) -> None:
+    try:
+        removed = each.sink.tidy(spark)
+    except (SinkError, PySparkException, ValueError) as error:
+        get_logger().warning("leftovers_not_removed", query=each.name, error=str(error).splitlines()[0])
+        return
+    if removed:
+        get_logger().info("leftovers_removed", query=each.name, files=removed)
+
+
+def _done(name: str, batch: Any) -> BatchDone:
+    operators = batch["stateOperators"]
+    return BatchDone(
+        query=name,
+        batch=batch["batchId"],
+        rows=batch["numInputRows"],
+        rows_per_s=round(batch["processedRowsPerSecond"] or 0, 1),
+        seconds=round(batch["durationMs"].get("triggerExecution", 0) / 1000, 3),
+        lag=sum(_lag(source) for source in batch["sources"]),
+        late=sum(operator["numRowsDroppedByWatermark"] for operator in operators),
+    )
+
+
+def _lag(source: Any) -> int:
+    latest, end = (_offsets(source[name]) for name in ("latestOffset", "endOffset"))
+    return sum(max(0, offset - end.get(partition, 0)) for partition, offset in latest.items())
+
+
+def _offsets(told: object) -> dict[str, int]:
+    read = json.loads(told) if isinstance(told, str) else told
+    return read if isinstance(read, dict) else {}
+
+
+def log_batch(done: BatchDone) -> None:
+    """Progress as log lines."""
+    log = get_logger()
+    fields = {
+        "query": done.query,
+        "batch": done.batch,
+        "rows": done.rows,
+        "rows_per_s": done.rows_per_s,
+        "seconds": done.seconds,
+        "lag": done.lag,
+    }
+    log.info("batch_done", **fields)
+    if done.late:
+        log.warning("late_rows_not_counted", query=done.query, batch=done.batch, rows=done.late)
+
+
+def _raise_failure(running: Sequence[Running]) -> None:
+    for each in running:
+        error = each.query.exception()
+        if error is not None:
+            raise JobError(f"{each.name}: {_cause(str(error))}")
+
+
+def _cause(text: str) -> str:
+    """The line of a failed query's message that says why: the last error of Python's, else the first line."""
+    errors = [line for line in text.splitlines() if "Error: " in line and not line.startswith((" ", "\t"))]
+    return (errors[-1] if errors else text.splitlines()[0]).strip()
