@@ -37,6 +37,7 @@ from quintet_core.settings import CoreSettings
 from quintet_core.storage.connection import RedisConnection, RedisTerms, tls_context
 from quintet_core.storage.fan_out import FanOut
 from quintet_core.storage.link import Address
+from quintet_core.storage.log_reader import LogReader
 from quintet_core.storage.log_tail import LogTail
 from quintet_core.storage.pipeline import Pipeline
 from quintet_core.storage.redis_store import RedisStore
@@ -93,6 +94,7 @@ class Core:
             self.store, encode_event, self.metrics.watch_events.at().inc, self.metrics.watch_falls.at().inc
         )
         self.tail = LogTail(terms, self.watches)
+        self.reader = LogReader(terms)
         self.watches.on_followed = self.tail.on_followed
         self.timers = due.DueTimers(self.store)
         self.sweep = sweep.Sweep(self.store)
@@ -162,6 +164,7 @@ class Core:
         await self.timers.close()
         await self.wakes.close()
         await self.tail.close()
+        await self.reader.close()
         await self.connection.close()
 
     # --- parts
@@ -231,6 +234,7 @@ class Core:
             sessions=session_servicer,
             events=EventServicer(
                 self.store,
+                self.reader,
                 ConsumerOperations(self.store, self._limits),
                 self.watches,
                 self._limits,

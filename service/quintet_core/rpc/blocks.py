@@ -13,6 +13,7 @@ from quintet_core.rpc.door import Context
 from quintet_core.rpc.following import Observe, check_offset, check_partition
 from quintet_core.rpc.status import abort
 from quintet_core.storage.blocks import Block, Range, Sees, blank_foreign
+from quintet_core.storage.log_reader import LogReader
 from quintet_core.storage.redis_store import RedisStore
 
 VERB = "read_blocks"
@@ -41,8 +42,9 @@ class _Asked:
 class BlockStreams:
     """Streams of blocks, no more than `streams_max` at once. One waits for its reader, and holds a block meanwhile."""
 
-    def __init__(self, store: RedisStore, streams_max: int, observe: Observe) -> None:
+    def __init__(self, store: RedisStore, reader: LogReader, streams_max: int, observe: Observe) -> None:
         self._store = store
+        self._reader = reader
         self._streams_max = streams_max
         self._observe = observe
         self._open = 0
@@ -90,12 +92,12 @@ class BlockStreams:
         wanted = asked.range
         gathered: Block | None = None
         while wanted.after < wanted.through:
-            block = await self._store.read_block(asked.partition, wanted, asked.with_carried)
+            block = await self._reader.read_block(asked.partition, wanted, asked.with_carried)
+            if isinstance(block, Block) and asked.sees is not None:
+                block = _seen(block, wanted.log, asked.sees)
             if isinstance(block, Refusal):
                 return block
             wanted = Range(wanted.log, block.last_offset, wanted.through, continued=True)
-            if asked.sees is not None:
-                block = blank_foreign(block, wanted.log, asked.sees)
             if gathered is not None and gathered.bytes + block.bytes > BLOCK_BYTES:
                 await context.write(_response(gathered))
                 gathered = None
@@ -109,6 +111,13 @@ class BlockStreams:
         if gathered is not None:
             await context.write(_response(gathered))
         return None
+
+
+def _seen(block: Block, log: Log, sees: Sees) -> Block | Refusal:
+    try:
+        return blank_foreign(block, log, sees)
+    except (ValueError, IndexError):
+        return refusal(Reason.DAMAGED)
 
 
 def _seeing(namespace: str, access: Access) -> Sees | None:

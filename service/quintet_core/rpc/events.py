@@ -18,6 +18,7 @@ from quintet_core.rpc.blocks import BlockStreams
 from quintet_core.rpc.consumers import ConsumerServicer
 from quintet_core.rpc.door import Context, Door
 from quintet_core.rpc.following import Followings, Observe, check_offset, check_partition
+from quintet_core.storage.log_reader import LogReader
 from quintet_core.storage.redis_store import RedisStore
 from quintet_core.watching.interest import EventInterest
 from quintet_core.watching.watcher import Batch, Watcher
@@ -37,6 +38,7 @@ class EventServicer(ConsumerServicer):
     def __init__(
         self,
         store: RedisStore,
+        reader: LogReader,
         consumers: ConsumerOperations,
         watches: Watches,
         limits: Limits,
@@ -48,7 +50,7 @@ class EventServicer(ConsumerServicer):
         self._limits = limits
         self._watches = watches
         self._followings = Followings(watches, limits.event_subscriptions_max, "subscriptions", observe)
-        self._block_streams = BlockStreams(store, limits.block_streams_max, observe)
+        self._block_streams = BlockStreams(store, reader, limits.block_streams_max, observe)
 
     async def ReadEvents(self, request: pb.ReadEventsRequest, context: Context) -> pb.ReadEventsResponse:
         """Events behind an offset. Those of namespaces that the caller does not see are left out."""

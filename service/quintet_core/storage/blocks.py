@@ -6,12 +6,12 @@ by one for who may not see all of them.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from quintet_core.domain.event import Log
-from quintet_core.storage.event_log import last_offset_of, names_in
+from quintet_core.storage.event_log import Entry, last_offset_of, names_in
 from quintet_core.storage.keys import split_name_key
 
 FIXED_BYTES = {Log.EVENTS: 48, Log.METRICS: 175}
@@ -64,60 +64,80 @@ class Range:
     continued: bool = False
 
 
-def unpack_block(answer: list[bytes], wanted: Range) -> Block:
-    """The answer of the library's read_block, cut to the range. Raises ValueError for what is none, or none of it."""
-    ids, times, sizes, named, records, carried = answer
-    if not ids:
-        raise ValueError("the log ends before its last offset")
-    lasts = ids.split(b",")
-    block = Block(
-        wanted.after + 1,
-        last_offset_of(lasts[-1]),
-        {number: split_name_key(key) for number, key in names_in(named)},
-        list(map(int, sizes.split(b","))),
-        list(map(int, times.split(b","))),
-    )
-    fixed = FIXED_BYTES[wanted.log]
-    if not wanted.continued:
-        first = last_offset_of(lasts[0]) - records_in(records[: block.entry_bytes[0]], fixed) + 1
+class BrokenLogError(Exception):
+    """The log does not go on where the range does: it was trimmed, or Redis has lost some of it. It goes on with
+    `first_offset`; 0 where it ends."""
+
+    def __init__(self, first_offset: int) -> None:
+        super().__init__(f"the log goes on with {first_offset}")
+        self.first_offset = first_offset
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Entries behind the beginning of a range, and up to where the log had been trimmed when they were read."""
+
+    entries: list[Entry]
+    trimmed: int
+
+
+def block_of(found: Found, wanted: Range, with_carried: bool) -> Block:
+    """The entries joined, from the first record of a range to its last, when they reach so far. Raises BrokenLogError,
+    and ValueError for what are no entries."""
+    entries, fixed = found.entries, FIXED_BYTES[wanted.log]
+    if not entries:
+        raise BrokenLogError(0)
+    lasts = [last_offset_of(entry[0]) for entry in entries]
+    records, carried = [entry[3] for entry in entries], [entry[4] for entry in entries] if with_carried else []
+    if not wanted.continued or found.trimmed > wanted.after:
+        first = lasts[0] - records_in(records[0], fixed) + 1
         if first > wanted.after + 1:
-            raise ValueError(f"the log goes on with {first} behind {wanted.after}")
-        records, carried = _cut_head(block, records, carried, wanted.after + 1 - first, fixed)
-    if block.last_offset > wanted.through:
-        begins = last_offset_of(lasts[-2]) + 1 if len(lasts) > 1 else block.first_offset
-        records, carried = _cut_tail(block, records, carried, wanted.through + 1 - begins, fixed)
-        block.last_offset = wanted.through
-    block.records, block.carried = [records], [carried]
-    block.bytes = len(records) + len(carried)
-    return block
+            raise BrokenLogError(first)
+        _cut_head(records, carried, wanted.after + 1 - first, fixed)
+    beyond = bisect_left(lasts, wanted.through)
+    if beyond < len(lasts) and lasts[beyond] > wanted.through:
+        begins = lasts[beyond - 1] + 1 if beyond else wanted.after + 1
+        _cut_tail(records, carried, beyond, wanted.through + 1 - begins, fixed)
+    kept = slice(0, beyond + 1)
+    named = {entry[2] for entry in entries[kept]}
+    records, carried = records[kept], [values for values in carried[kept] if values]
+    return Block(
+        wanted.after + 1,
+        min(lasts[min(beyond, len(lasts) - 1)], wanted.through),
+        {number: split_name_key(key) for names in named for number, key in names_in(names)},
+        list(map(len, records)),
+        [int(entry[1]) for entry in entries[kept]],
+        records,
+        carried,
+        sum(map(len, records)) + sum(map(len, carried)),
+    )
 
 
-def _cut_head(block: Block, records: bytes, carried: bytes, count: int, fixed: int) -> tuple[bytes, bytes]:
+def _cut_head(records: list[bytes], carried: list[bytes], count: int, fixed: int) -> None:
     """Without the first `count` records."""
-    at, gone = _skip(records, 0, count, fixed)
-    block.entry_bytes[0] -= at
-    return (records[at:], carried[gone:]) if count else (records, carried)
+    if not count:
+        return
+    at, gone = _skip(records[0], 0, count, fixed)
+    records[0] = records[0][at:]
+    if carried:
+        carried[0] = carried[0][gone:]
 
 
-def _cut_tail(block: Block, records: bytes, carried: bytes, count: int, fixed: int) -> tuple[bytes, bytes]:
-    """Without what is behind the first `count` records of the last entry."""
-    begin = len(records) - block.entry_bytes[-1]
-    at, _ = _skip(records, begin, count, fixed)
-    _, gone = _skip(records, at, None, fixed)
-    block.entry_bytes[-1] = at - begin
-    # Nothing is carried when that was not asked for.
-    return records[:at], carried[: len(carried) - gone] if carried else carried
+def _cut_tail(records: list[bytes], carried: list[bytes], entry: int, count: int, fixed: int) -> None:
+    """Of an entry only the first `count` records."""
+    at, kept = _skip(records[entry], 0, count, fixed)
+    records[entry] = records[entry][:at]
+    if carried:
+        carried[entry] = carried[entry][:kept]
 
 
-def _skip(records: bytes, at: int, count: int | None, fixed: int) -> tuple[int, int]:
-    """Where the record is that comes `count` behind the one at `at`, and how many bytes those in between carry; None:
-    all that there are."""
+def _skip(records: bytes, at: int, count: int, fixed: int) -> tuple[int, int]:
+    """Where the record is that comes `count` behind the one at `at`, and how many bytes those in between carry."""
     carried, end = 0, len(records)
     while at < end and count != 0:
         carried += _carried_by(records, at, fixed)
         at += fixed + (records[at + fixed - 2] << 8 | records[at + fixed - 1])
-        if count is not None:
-            count -= 1
+        count -= 1
     if at > end or count:
         raise ValueError("records are cut short")
     return at, carried
@@ -168,9 +188,3 @@ def blank_foreign(block: Block, log: Log, sees: Sees) -> Block:
     told = Block(block.first_offset, block.last_offset, names, entry_bytes, block.entry_at_ms, pieces, kept)
     told.bytes = sum(map(len, pieces)) + sum(map(len, kept))
     return told
-
-
-def block_arguments(wanted: Range, with_carried: bool) -> tuple[Any, ...]:
-    """What read_block takes."""
-    flags = (b"1" if wanted.continued else b"0", b"1" if with_carried else b"0")
-    return wanted.after, wanted.through, *flags, wanted.log.value

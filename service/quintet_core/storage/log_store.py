@@ -10,7 +10,7 @@ from quintet_core.domain.event import Event, Log, PartitionLog
 from quintet_core.domain.limits import SEQUENCE_MAX
 from quintet_core.storage import records
 from quintet_core.storage.asking import Asking, parsed
-from quintet_core.storage.blocks import Block, Range, block_arguments, unpack_block
+from quintet_core.storage.blocks import Block, Found, Range, block_of
 from quintet_core.storage.event_log import Entry
 from quintet_core.storage.link import Reply
 
@@ -61,7 +61,7 @@ class LogStore(Asking):
         answer = await self.ask(partition, "read_events", after, limit, b"1")
         if isinstance(answer, Refusal):
             return answer
-        return [answer[at : at + 5] for at in range(2, len(answer), 5)], int(answer[1])
+        return _entries(answer), int(answer[1])
 
     async def read_events(self, partition: int, after: int, limit: int) -> tuple[list[Event], int] | Refusal:
         """At most `limit` events behind an offset, and the last offset there is. Refusal: OFFSET_TRIMMED."""
@@ -82,10 +82,11 @@ class LogStore(Asking):
         return found[:limit]
 
     async def read_block(self, partition: int, wanted: Range, with_carried: bool) -> Block | Refusal:
-        """The records of a range, or the first of them: as many as the library reads at once, never none. A range is
-        within the log, and not empty. Refusal: OFFSET_TRIMMED."""
-        answer = await self.ask(partition, "read_block", *block_arguments(wanted, with_carried))
-        return parsed(lambda told: unpack_block(told, wanted), answer)
+        """The records of a range, or the first of them; never none. A range is within the log, and not empty. For few:
+        a log_reader.LogReader reads many. Refusal: OFFSET_TRIMMED."""
+        limit = min(wanted.through - wanted.after, _BLOCK_RECORDS)
+        answer = await self.ask(partition, "read_events", wanted.after, limit, b"1", wanted.log.value)
+        return parsed(lambda told: block_of(Found(_entries(told), 0), wanted, with_carried), answer)
 
     async def find_offset(self, partition: int, log: Log, at_ms: int) -> int | Refusal:
         """The offset behind which records are as young as a moment, or younger."""
@@ -138,6 +139,13 @@ class LogStore(Asking):
         if isinstance(outcome, Refusal):
             return outcome
         return outcome.first_offset, outcome.last_offset, outcome.dropped
+
+
+_BLOCK_RECORDS = 1000
+
+
+def _entries(answer: Reply) -> list[Entry]:
+    return [answer[at : at + 5] for at in range(2, len(answer), 5)]
 
 
 def _trimmed(answer: Reply) -> Trimmed:

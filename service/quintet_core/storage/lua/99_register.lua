@@ -44,7 +44,6 @@ local LIST = {
   { 'dead_letter', dead_letter, ALWAYS },
   { 'describe_events', logs.describe, ALWAYS },
   { 'read_events', logs.read, ALWAYS },
-  { 'read_block', logs.read_block, ALWAYS },
   { 'find_offset', logs.find, ALWAYS },
   { 'commit_offset', logs.commit, ALWAYS },
   { 'trim_events', logs.trim, ALWAYS },
