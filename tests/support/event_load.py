@@ -32,7 +32,8 @@ from quintet_client.table import TableSettings
 BATCH = 1000
 """Jobs and rows of one operation: the most that a core can be told to allow."""
 CORE_SETTINGS = {"QUINTET_BATCH_JOBS_MAX": str(BATCH), "QUINTET_BATCH_ROWS_MAX": str(BATCH)}
-NAMESPACES = ("default", "other")
+NAMESPACES = ("default", "~ ä/=%")
+"""One of them cannot be the name of a folder as it is."""
 QUEUES = tuple(f"queue-{number}" for number in range(12))
 WITH_LETTERS, LETTERS = QUEUES[0], "letters"
 TABLES = tuple(f"table-{number}" for number in range(4))

@@ -221,8 +221,8 @@ def _named(
     return namespaces[at], np.array([name for _, name in found], dtype=object)[at]
 
 
-def _details(details: Sequence[bytes], of_row: np.ndarray[Any, Any], states: np.ndarray[Any, Any]) -> list[str]:
+def _details(details: Sequence[bytes], of_row: np.ndarray[Any, Any], states: np.ndarray[Any, Any]) -> list[str | None]:
     return [
-        ("table deleted" if state == _DROPPED else "") if row else detail.decode()
+        ("table deleted" if state == _DROPPED else None) if row else (detail.decode() or None)
         for detail, (row, state) in zip(details, _pairs(of_row, states), strict=True)
     ]

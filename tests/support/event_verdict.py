@@ -108,7 +108,7 @@ _RULES: dict[str, str] = {
     "a row is changed after its time": """
         SELECT "table", key, "offset", at_ms, expires_at_ms_before FROM row_steps
         WHERE before = 'row_put' AND at_ms >= expires_at_ms_before AND kind <> 'row_expired'
-          AND detail <> 'table deleted'""",
+          AND detail IS DISTINCT FROM 'table deleted'""",
 }
 
 

@@ -33,6 +33,14 @@ def manifest(folder: Path) -> list[Path]:
     return [Path(unquote(urlparse(line["path"]).path)) for line in found]
 
 
+_STORED = {
+    "at_ms": 'epoch_ms("at")',
+    "expires_at_ms": "epoch_ms(expires_at)",
+    "namespace": "coalesce(namespace_exact, namespace)",
+}
+"""Of columns that are stored in another way."""
+
+
 class Archive:
     """The archived events in `folder`."""
 
@@ -56,15 +64,16 @@ class Archive:
         """All of them, with the columns of RECORD, in no order."""
         with self._opened() as db:
             columns = ", ".join(
-                f'epoch_ms("{name.removesuffix("_ms")}") AS "{name}"' if name.endswith("at_ms") else f'"{name}"'
-                for name in RECORD.names
+                f"{_STORED[name]} AS {name}" if name in _STORED else f'"{name}"' for name in RECORD.names
             )
             return db.sql(f"SELECT {columns} FROM archive").to_arrow_table()
 
     def misplaced(self) -> list[str]:
         """Events in the folder of another day than theirs, by UTC."""
         with self._opened() as db:
-            found = db.sql("SELECT date, at FROM archive WHERE epoch_ms(at) // 86400000 <> epoch_ms(date) // 86400000")
+            found = db.sql(
+                'SELECT date, "at" FROM archive WHERE epoch_ms("at") // 86400000 <> epoch_ms(date) // 86400000'
+            )
             return [
                 f"{len(rows)} events in the folder of another day: {rows[0]}" for rows in [found.fetchall()] if rows
             ]

@@ -19,7 +19,6 @@ _DEFAULTS: dict[str, Any] = {
     "wait_ms": 0,
     "service_ms": 0,
     "payload_bytes": 0,
-    "detail": "",
 }
 Event = dict[str, Any]
 

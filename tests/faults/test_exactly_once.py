@@ -1,0 +1,77 @@
+"""Each event of the log is in the archive once, unaltered, whatever is killed while it is written.
+
+The seed is printed. QUINTET_FAULT_SEED repeats the choices of a run. By hand, and larger:
+`python -m tests.support.exactly_once --events 10000000`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.support.exactly_once import Archiving, Run
+from tests.support.stack import until
+
+SEED = int(os.environ.get("QUINTET_FAULT_SEED") or random.randrange(10**9))
+EVENTS = 2_000_000
+FAULTS = 8
+END_SECONDS_MAX = 120.0
+
+
+@contextmanager
+def writing(scene: Archiving, events: int) -> Iterator[None]:
+    """Within the block events are written; at its end at least `events`, and nothing is under way."""
+    scene.load.start()
+    yield
+    until(lambda: scene.written() >= events, f"{events} events are written", END_SECONDS_MAX)
+    scene.load.stop()
+
+
+def tell(capsys: pytest.CaptureFixture[str], line: object) -> None:
+    with capsys.disabled():
+        print(f"\n  {line}", end="", flush=True)
+
+
+@pytest.mark.timeout(900)
+def test_the_archive_of_two_million_events_is_the_log_whatever_is_killed(capsys: pytest.CaptureFixture[str]) -> None:
+    tell(capsys, f"QUINTET_FAULT_SEED={SEED}")
+    with Archiving(SEED) as scene:
+        verdict = Run(scene, EVENTS, FAULTS, SEED, lambda _: None).judged()
+        tell(capsys, verdict)
+        assert verdict.wrong == [], f"QUINTET_FAULT_SEED={SEED}\n{scene.stack.logs()}"
+        assert verdict.events >= EVENTS
+        committed = [partition.committed_offset for partition in scene.partitions("archive")]
+        assert any(offset > 0 for offset in committed), committed
+
+
+@pytest.mark.timeout(600)
+def test_the_log_is_trimmed_behind_the_archive_and_the_archive_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    tell(capsys, f"QUINTET_FAULT_SEED={SEED}")
+    with Archiving(SEED, trims=True) as scene:
+        verdict = Run(scene, 200_000, 3, SEED, lambda _: None).judged()
+        tell(capsys, verdict)
+        assert verdict.wrong == [], f"QUINTET_FAULT_SEED={SEED}\n{scene.stack.logs()}"
+        partitions = [partition for partition in scene.partitions() if partition.last_offset]
+        assert all(partition.first_offset > 1 for partition in partitions), partitions
+
+
+@pytest.mark.timeout(600)
+def test_a_driver_that_slept_while_another_took_over_moves_nothing_and_doubles_nothing() -> None:
+    with Archiving(SEED) as scene:
+        sleeper, other = scene.driver, scene.new_driver("archive-2")
+        with writing(scene, 100_000):
+            sleeper.start()
+            until(lambda: scene.archive.count() > 0, "the first driver archives", END_SECONDS_MAX)
+            sleeper.freeze()
+            other.start()
+        until(scene.is_archived, "the second driver has archived everything", END_SECONDS_MAX)
+        other.kill9()
+        before = scene.partitions("archive"), scene.archive.count()
+        sleeper.thaw()
+        until(lambda: not sleeper.processes(), "the first driver has given up", END_SECONDS_MAX)
+        assert (scene.partitions("archive"), scene.archive.count()) == before
+        assert scene.wrong()[0] == []
