@@ -1,0 +1,1 @@
+"""Grafana's dashboards as code: `python -m monitoring.dashboards [FOLDER]` writes them as JSON."""
