@@ -174,9 +174,13 @@ def test_queues_are_ranked_by_traffic_wait_and_failure(spark: SparkSession) -> N
         ],
     )
     levels = report.service_levels(events, metric_frame(spark, []), target_wait_ms=1, by_day=False)
-    assert [row.queue for row in report.busiest(levels).collect()] == ["busy", "fast", "slow"]
-    assert [row.queue for row in report.slowest(levels).collect()] == ["slow", "fast"]
-    assert [row.queue for row in report.most_failing(levels).collect()] == ["fast", "slow"]
+    places = {row["queue"]: row for row in rows_of(report.ranked(levels))}
+    ranks = ("traffic_rank", "slow_rank", "failing_rank")
+    assert {queue: tuple(row[rank] for rank in ranks) for queue, row in places.items()} == {
+        "busy": (1, None, None),
+        "fast": (2, 2, 1),
+        "slow": (3, 1, 2),
+    }
 
 
 def test_poison_jobs_tell_how_often_and_why(spark: SparkSession, day: DataFrame) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everyone who knows Spark reads it
 
 from quintet_spark.report import charts
@@ -89,7 +90,7 @@ def _write_tables(tables: _Tables, events: DataFrame, metrics: DataFrame, option
     levels = report.service_levels(events, metrics, target_wait_ms=target)
     tables.write("service_levels", levels, "count by queue and day")
     whole = report.service_levels(events, metrics, target_wait_ms=target, by_day=False)
-    tables.write("queues", whole, "count by queue")
+    tables.write("queues", report.ranked(whole), "count by queue")
     poison = report.poison_jobs(events, deliveries_min=options.poison_deliveries, jobs_max=options.poison_jobs_max)
     tables.write("poison_jobs", poison, "look for poison jobs")
     by_minute = tables.write("backlog", capacity.minutes(metrics), "follow the backlog")
@@ -100,14 +101,14 @@ def _write_tables(tables: _Tables, events: DataFrame, metrics: DataFrame, option
 def _page_rows(
     tables: _Tables, events: DataFrame, metrics: DataFrame, rollup: DataFrame | None, options: ReportOptions
 ) -> PageRows:
-    queues, poison = tables["queues"], tables["poison_jobs"]
-    told, seen = _extent(events), _extent(metrics)
+    told, seen = _extents(events, metrics)
     instants = [each for each in (told["first"], told["last"], seen["first"], seen["last"]) if each is not None]
     bucket_ms = charts.bucket_ms(max(instants) - min(instants)) if instants else capacity.HOUR_MS
+    queues = _queue_rows(tables["queues"], options)
+    overall = _rows(report.overall_levels(tables["queues"]))[0]
     forecasts = _rows(tables["forecast"].orderBy(F.desc("backlog"), *report.QUEUE), QUEUES_JUDGED_MAX)
-    overall = _rows(report.overall_levels(queues))[0]
-    told_of = queues.where(F.col("counted_by") == "events").agg(F.sum(F.col("arrivals") + F.col("completions")))
-    traffic, source = _traffic(events, rollup, told_of.collect()[0][0] or 0, bucket_ms)
+    poison = _poison_rows(tables["poison_jobs"], options)
+    traffic, source = _traffic(events, rollup, queues, bucket_ms)
     return PageRows(
         generated_at_ms=time.time_ns() // 1_000_000,
         first_at_ms=min(instants, default=None),
@@ -116,13 +117,13 @@ def _page_rows(
         snapshots=seen["number"],
         overall=overall,
         days=_rows(report.overall_levels(tables["service_levels"], "day").orderBy(F.desc("day")), DAYS_MAX),
-        queues=_rows(report.busiest(queues), QUEUES_JUDGED_MAX),
-        queues_total=queues.count(),
-        busiest=_rows(report.busiest(queues), options.queues_shown),
-        slowest=_rows(report.slowest(queues), RANKED_SHOWN),
-        failing=_rows(report.most_failing(queues), RANKED_SHOWN),
-        poison=_poison_rows(poison, options),
-        poison_total=poison.count(),
+        queues=queues,
+        queues_total=overall["queues"],
+        busiest=_placed(queues, "traffic_rank", options.queues_shown),
+        slowest=_placed(queues, "slow_rank", RANKED_SHOWN),
+        failing=_placed(queues, "failing_rank", RANKED_SHOWN),
+        poison=poison,
+        poison_total=len(poison),
         forecasts=forecasts,
         bucket_ms=bucket_ms,
         traffic=traffic,
@@ -135,29 +136,45 @@ def _rows(frame: DataFrame, rows_max: int = 1) -> list[dict[str, Any]]:
     return [row.asDict(recursive=True) for row in frame.limit(rows_max).collect()]
 
 
+def _queue_rows(queues: DataFrame, options: ReportOptions) -> list[dict[str, Any]]:
+    shown = max(options.queues_shown, RANKED_SHOWN)
+    places = ((F.col("traffic_rank"), QUEUES_JUDGED_MAX), (F.col("slow_rank"), shown), (F.col("failing_rank"), shown))
+    wanted = reduce(Column.__or__, (F.coalesce(place <= last, F.lit(False)) for place, last in places))
+    return _rows(queues.where(wanted).orderBy("traffic_rank"), QUEUES_JUDGED_MAX + 2 * shown)
+
+
+def _placed(queues: list[dict[str, Any]], rank: str, last: int) -> list[dict[str, Any]]:
+    placed = (row for row in queues if row[rank] is not None and row[rank] <= last)
+    return sorted(placed, key=lambda row: row[rank])
+
+
 def _poison_rows(poison: DataFrame, options: ReportOptions) -> list[dict[str, Any]]:
     ordered = poison.orderBy(F.desc("deaths"), F.desc("deliveries"), F.desc("last_at"), *report.QUEUE, "job_id")
     # More than are shown: the summary counts those that still exist.
     return _rows(ordered.withColumn("last_at_ms", F.unix_millis("last_at")), options.poison_jobs_max)
 
 
-def _extent(log: DataFrame) -> dict[str, Any]:
+def _extents(*logs: DataFrame) -> list[dict[str, Any]]:
+    """Of each log: number of records, first and last instant."""
     at = F.unix_millis("at")
-    (row,) = _rows(log.agg(F.count("*").alias("number"), F.min(at).alias("first"), F.max(at).alias("last")))
-    return row
+    extents = (
+        log.agg(
+            F.lit(place).alias("place"), F.count("*").alias("number"), F.min(at).alias("first"), F.max(at).alias("last")
+        )
+        for place, log in enumerate(logs)
+    )
+    return _rows(reduce(DataFrame.unionByName, extents).orderBy("place"), len(logs))
 
 
 def _traffic(
-    events: DataFrame, rollup: DataFrame | None, wanted: int, bucket_ms: int
+    events: DataFrame, rollup: DataFrame | None, queues: list[dict[str, Any]], bucket_ms: int
 ) -> tuple[dict[int, dict[str, Any]], str]:
-    """Jobs over time, and where from: the rollup is quicker, but may end earlier or cover other days than events do.
-
-    `wanted` are the arrivals and completions that events tell of.
-    """
+    """Jobs over time, and where from: the rollup is quicker, but may end earlier or cover other days than events do."""
     if rollup is not None:
         rolled = _by_bucket(report.rolled_activity(rollup, bucket_ms=bucket_ms))
         known = sum(row["arrivals"] + row["completions"] for row in rolled.values())
-        if abs(known - wanted) <= 0.02 * wanted:
+        told = sum(row["arrivals"] + row["completions"] for row in queues if row["counted_by"] == "events")
+        if abs(known - told) <= 0.02 * told:
             return rolled, "rollup"
     return _by_bucket(report.activity(events, bucket_ms=bucket_ms)), "events"
 
@@ -169,12 +186,14 @@ def _by_bucket(frame: DataFrame) -> dict[int, dict[str, Any]]:
 def _backlogs(by_minute: DataFrame, queues: list[tuple[str, str]], bucket_ms: int) -> dict[str, Any]:
     """The backlog over time: of all queues together, and of each of some."""
     series = capacity.backlog_series(by_minute, bucket_ms=bucket_ms)
-    total = series.groupBy("bucket_at_ms").agg(F.sum("backlog").alias("backlog")).orderBy("bucket_at_ms")
-    backlogs: dict[tuple[str, str], dict[int, float]] = {queue: {} for queue in queues}
-    if queues:
-        wanted = by_minute.sparkSession.createDataFrame(queues, "namespace string, queue string")
-        shown = series.join(F.broadcast(wanted), list(report.QUEUE))
-        for row in shown.limit(len(queues) * 2 * charts.BUCKETS_MAX).collect():
-            backlogs[row.namespace, row.queue][row.bucket_at_ms] = row.backlog
-    rows = _rows(total, 2 * charts.BUCKETS_MAX)
-    return {"backlog": {row["bucket_at_ms"]: row["backlog"] for row in rows}, "backlogs": backlogs}
+    wanted = by_minute.sparkSession.createDataFrame(queues, "namespace string, queue string")
+    shown = series.join(F.broadcast(wanted), list(report.QUEUE))
+    total = series.groupBy("bucket_at_ms").agg(
+        F.lit(None).cast("string").alias("namespace"), F.lit(None).alias("queue"), F.sum("backlog").alias("backlog")
+    )
+    rows = _rows(shown.unionByName(total), (len(queues) + 1) * 2 * charts.BUCKETS_MAX)
+    backlogs: dict[tuple[str, str] | None, dict[int, float]] = {None: {}}
+    for row in rows:
+        whose = None if row["queue"] is None else (row["namespace"], row["queue"])
+        backlogs.setdefault(whose, {})[row["bucket_at_ms"]] = row["backlog"]
+    return {"backlog": backlogs.pop(None), "backlogs": backlogs}

@@ -170,21 +170,27 @@ def overall_levels(levels: DataFrame, *keys: str) -> DataFrame:
     ).drop("completions_told")
 
 
-def busiest(levels: DataFrame) -> DataFrame:
-    """Queues by arrivals and deliveries, the most first."""
+def ranked(levels: DataFrame) -> DataFrame:
+    """Levels of queues (by_day=False) with their places, 1 is first, each place once.
+
+    traffic_rank: by arrivals and deliveries, the most first. slow_rank: by wait_p95_ms, then wait_max_ms, the longest
+    first; null without deliveries. failing_rank: by deaths, failures, failure_share, the most first; null without any.
+    """
     traffic = F.coalesce("arrivals", F.lit(0)) + F.coalesce("deliveries", F.lit(0))
-    return levels.orderBy(traffic.desc(), *QUEUE)
-
-
-def slowest(levels: DataFrame) -> DataFrame:
-    """Queues that delivered anything, by the 95th percentile of the wait, the longest first."""
-    return levels.where(F.col("deliveries_timed") > 0).orderBy(F.desc("wait_p95_ms"), F.desc("wait_max_ms"), *QUEUE)
-
-
-def most_failing(levels: DataFrame) -> DataFrame:
-    """Queues with failures or deaths: by deaths, then failures, then the share that failed, the most first."""
+    delivered = F.col("deliveries_timed") > 0
     failing = (F.col("failures") > 0) | (F.col("deaths") > 0)
-    return levels.where(failing).orderBy(F.desc("deaths"), F.desc("failures"), F.desc("failure_share"), *QUEUE)
+    # One window over all: it holds a row of each queue, not of each job.
+    return levels.withColumns({
+        "traffic_rank": F.row_number().over(Window.orderBy(traffic.desc(), *QUEUE)),
+        "slow_rank": _place(delivered, "wait_p95_ms", "wait_max_ms"),
+        "failing_rank": _place(failing, "deaths", "failures", "failure_share"),
+    })
+
+
+def _place(where: Column, *most_first: str) -> Column:
+    first = F.when(where, 0).otherwise(1)
+    order = Window.orderBy(first, *(F.desc(name) for name in most_first), *QUEUE)
+    return F.when(where, F.row_number().over(order))
 
 
 def poison_jobs(events: DataFrame, *, deliveries_min: int, jobs_max: int) -> DataFrame:
