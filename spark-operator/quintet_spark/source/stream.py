@@ -8,13 +8,14 @@ others (one that plans, and the executors' workers) only read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from quintet_spark.source.link import Link, SourceError, taken_over
+from quintet_spark.source.link import DataLossError, Link, SourceError, taken_over
 from quintet_spark.source.options import Options
 from quintet_spark.source.planning import Partitions, check_reached, held, last_offsets, resolved
 from quintet_spark.source.position import EARLIEST, Offsets, Stretch, divided, parsed, spread, stored
@@ -22,6 +23,8 @@ from quintet_spark.source.reading import read_stretch
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
+
+_BEGINNINGS_MAX = 5
 
 # Methods are named by Spark.
 # ruff: noqa: N802
@@ -41,6 +44,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, int]:
         """Of a query without a checkpoint. Its consumer begins there, wherever it was before."""
+        for _ in range(_BEGINNINGS_MAX - 1):
+            # Until the consumer is open, the log may be trimmed where it is about to begin.
+            with suppress(DataLossError):
+                return self._begin()
+        return self._begin()
+
+    def _begin(self) -> dict[str, int]:
         partitions = self._connected().partitions()
         starts = resolved(self._options.start, EARLIEST, self._connected(), partitions)
         starts = held(starts, partitions, self._options)
