@@ -289,6 +289,7 @@ class Core:
         read_at_scrape(metrics.ready, lambda: self.ready)
         read_at_scrape(metrics.redis_connected, lambda: connection.ready)
         read_at_scrape(metrics.wake_connected, lambda: self.wakes.connected)
+        read_at_scrape(metrics.snapshot_age_seconds, lambda: self.newest.age_s)
         read_at_scrape(metrics.watches, lambda: self.watches.open_watches)
         read_at_scrape(metrics.watch_lag_events, lambda: self.watches.lag_events)
         read_at_scrape(metrics.tail_connected, lambda: self.tail.connected)

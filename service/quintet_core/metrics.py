@@ -121,6 +121,10 @@ class CoreMetrics(MetricSet):
     unlisted_queues = Gauging(
         "quintet_core_unlisted_queues", "Queues and tables that have no series here: there are too many."
     )
+    snapshot_age_seconds = Gauging(
+        "quintet_core_snapshot_age_seconds",
+        "How long ago this core knew all snapshots of a slot; 0 where none are taken on purpose.",
+    )
     watches = Gauging("quintet_core_watches", "Watches and subscriptions that follow the event log here.")
     watch_events = Counting(
         "quintet_core_watch_events_total", "Events told to watches and subscriptions, once for each."

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -117,6 +118,7 @@ class NewestSnapshots:
         self._partitions = [_Partition() for _ in range(store.partitions)]
         self._processes: dict[str, ProcessSnapshot] = {}
         self._followers: set[Follower] = set()
+        self._complete_at_s = time.monotonic()
         self.version = 0
         """Grows when something changes."""
 
@@ -126,6 +128,11 @@ class NewestSnapshots:
         """The newest of every queue and table."""
         for partition in self._partitions:
             yield from partition.known.values()
+
+    @property
+    def age_s(self) -> float:
+        """Since every partition was read up to a slot that was done, or since the start; 0 where none are taken."""
+        return time.monotonic() - self._complete_at_s if self._interval_ms else 0.0
 
     def processes(self) -> list[ProcessSnapshot]:
         """The newest of every process."""
@@ -163,6 +170,8 @@ class NewestSnapshots:
         for number, step in enumerate(taken):
             if step is not None:
                 await self._read(number, step)
+        if None not in taken:
+            self._complete_at_s = time.monotonic()
         self._forget_gone()
         self.version += 1
         for follower in self._followers:
