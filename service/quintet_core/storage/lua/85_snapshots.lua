@@ -192,7 +192,8 @@ function snapshots.take(p, a, i)
   expect(p, 'snapshots', 'hash')
   expect(p, 'counts', 'hash')
   local said = { records = {}, names = {}, lasts = {}, damaged = 0 }
-  local pass = due_pass(p, math.floor(p.now / interval_ms) * interval_ms, most)
+  local slot = math.floor(p.now / interval_ms) * interval_ms
+  local pass = due_pass(p, slot, most)
   logs.expect_metrics(p)
   local left = NOTHING
   if pass.due then
@@ -203,7 +204,7 @@ function snapshots.take(p, a, i)
     if #said.records > 0 then logs.append_metrics(p, concat(said.records), #said.records, concat(said.names)) end
     p.dirty = true
   end
-  if pass.phase ~= DONE then left = pass.written < most and MORE or REST end
+  if pass.phase ~= DONE or pass.began < slot then left = pass.written < most and MORE or REST end
   return { left, #said.records, said.damaged, call('HGET', p.tag .. 'counts', 'all') or '',
     format('%d', p.metrics_log.last), format('%d', p.now) }
 end
@@ -214,12 +215,6 @@ function snapshots.append_process(p, a, i)
   local record = pack(RECORD, OF_PROCESS, 0, tonumber(a[i]), 0, 0, 0, 0, 0, NO_TOTALS, FREE, #a[i + 1])
   logs.append_metrics(p, record .. a[i + 1], 1, '')
   return 1
-end
-
--- Writes. The queue or table is gone for good.
-function snapshots.forget(p, number)
-  -- Not checked before: what stands in the place of snapshots must not undo what is done.
-  redis.pcall('HDEL', p.tag .. 'snapshots', number)
 end
 
 return snapshots
