@@ -24,6 +24,12 @@ _USUAL = {
     # The state of a rollup is in so many files, fixed by its checkpoint; queues are few and windows short.
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.streaming.stopTimeout": "60s",
+    # What Prometheus asks of a driver whose web interface is on: docs/monitoring.md.
+    "spark.sql.streaming.metricsEnabled": "true",
+    "spark.metrics.namespace": "quintet",
+    "spark.ui.prometheus.enabled": "true",
+    "spark.metrics.conf.*.sink.prometheusServlet.class": "org.apache.spark.metrics.sink.PrometheusServlet",
+    "spark.metrics.conf.*.sink.prometheusServlet.path": "/metrics/prometheus",
     # A batch of other frames than streams: small results need no large numbers of tasks.
     "spark.sql.adaptive.enabled": "true",
 }
