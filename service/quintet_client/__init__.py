@@ -3,7 +3,7 @@
 `Client` is the coroutine API, `Session` the callback-style hot path beneath it.
 """
 
-from quintet_client.admin import CoreInfo, Durability
+from quintet_client.admin import CoreInfo, Durability, NamespaceSettings
 from quintet_client.client import Client
 from quintet_client.credentials import Credentials
 from quintet_client.errors import (
@@ -47,7 +47,7 @@ from quintet_client.errors import (
     UnavailableError,
     VersionMismatchError,
 )
-from quintet_client.event import Event, Partition
+from quintet_client.event import Consumer, Event, Log, OpenedConsumer, Partition
 from quintet_client.job import Job, JobState, Lease, NewJob, Placement
 from quintet_client.leased_job import LeasedJob
 from quintet_client.queue import PauseDirection, Queue, QueueCounts, QueueSettings, QueueStructure
@@ -62,6 +62,7 @@ __all__ = [
     "AlreadyExistsError",
     "CancelledError",
     "Client",
+    "Consumer",
     "ConsumerNotFoundError",
     "CoreInfo",
     "Credentials",
@@ -79,7 +80,9 @@ __all__ = [
     "LeaseError",
     "LeasedJob",
     "LimitExceededError",
+    "Log",
     "MemoryFullError",
+    "NamespaceSettings",
     "NewJob",
     "NotDurableError",
     "NotFoundError",
@@ -87,6 +90,7 @@ __all__ = [
     "Observer",
     "OffsetTrimmedError",
     "OnResult",
+    "OpenedConsumer",
     "OwnerClosedError",
     "Partition",
     "PauseDirection",

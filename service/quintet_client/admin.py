@@ -54,3 +54,26 @@ class CoreInfo:
     def of_wire(cls, response: admin_service_pb2.GetInfoResponse) -> CoreInfo:
         """The value of the API's message."""
         return cls(**{name: getattr(response, name) for name in cls.__dataclass_fields__})
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceSettings:
+    """What holds for all queues and tables of a namespace. `job_events_off`: changes of jobs are counted, but not
+    written to the event log; else they may carry payloads, and those of rows values."""
+
+    job_events_off: bool = False
+    events_carry_payloads: bool = False
+    events_carry_values: bool = False
+
+    @classmethod
+    def of_wire(cls, settings: admin_service_pb2.NamespaceSettings) -> NamespaceSettings:
+        """The settings of the API's message."""
+        return cls(settings.job_events_off, settings.events_carry_payloads, settings.events_carry_values)
+
+    def to_wire(self) -> admin_service_pb2.NamespaceSettings:
+        """The API's message."""
+        return admin_service_pb2.NamespaceSettings(
+            job_events_off=self.job_events_off,
+            events_carry_payloads=self.events_carry_payloads,
+            events_carry_values=self.events_carry_values,
+        )

@@ -86,7 +86,7 @@ from typing import Self
 
 from quintet.v1 import admin_service_pb2 as wire
 
-from quintet_client.admin import CoreInfo, Durability
+from quintet_client.admin import CoreInfo, Durability, NamespaceSettings
 from quintet_client.event_calls import EventCalls
 from quintet_client.job_calls import JobCalls
 from quintet_client.leased_job import LeasedJob
@@ -165,3 +165,15 @@ class Client(JobCalls, QueueCalls, TableCalls, EventCalls):
         """The core that answers."""
         response: wire.GetInfoResponse = await self._read_call(self._admin_service.GetInfo, wire.GetInfoRequest())
         return CoreInfo.of_wire(response)
+
+    async def namespace_settings(self) -> NamespaceSettings:
+        """What holds for all queues and tables of the client's namespace."""
+        response: wire.GetNamespaceResponse = await self._read_call(
+            self._admin_service.GetNamespace, wire.GetNamespaceRequest(namespace=self.namespace)
+        )
+        return NamespaceSettings.of_wire(response.settings)
+
+    async def update_namespace(self, settings: NamespaceSettings) -> None:
+        """Replaces it; takes effect with the next change. Said again after a failure, it ends the same."""
+        request = wire.UpdateNamespaceRequest(namespace=self.namespace, settings=settings.to_wire())
+        await self._read_call(self._admin_service.UpdateNamespace, request)

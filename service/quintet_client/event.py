@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 
 from quintet.v1 import event_pb2, event_service_pb2
@@ -13,7 +14,8 @@ from quintet_client.job import JobState
 class Event:
     """One change. `kind`: the API's word ("job_enqueued"); `job_id` 0: of the queue; `state` None: the job is gone.
 
-    Of a table or row `table` is set and `queue` empty; `value` is there when the table's events carry values.
+    Of a table or row `table` is set and `queue` empty. `value` is there when the table's events, or those of its
+    namespace, carry values; `payload`, of job_enqueued, when those of its namespace carry payloads.
     """
 
     partition: int
@@ -34,6 +36,7 @@ class Event:
     key: bytes = b""
     expires_at_ms: int = 0
     value: bytes | None = None
+    payload: bytes | None = None
 
     @classmethod
     def of_wire(cls, event: event_pb2.Event) -> Event:
@@ -57,6 +60,7 @@ class Event:
             key=event.key,
             expires_at_ms=event.expires_at_ms,
             value=event.value if event.HasField("value") else None,
+            payload=event.payload if event.HasField("payload") else None,
         )
 
 
@@ -69,13 +73,16 @@ def kind_of(value: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """The offsets a partition holds; `committed_offset` None: the consumer has none."""
+    """The offsets a partition's log holds, and from when they are (0: none); `committed_offset` None: the consumer has
+    none."""
 
     partition: int
     first_offset: int
     last_offset: int
     committed_offset: int | None
     epoch: int
+    first_at_ms: int = 0
+    last_at_ms: int = 0
 
     @classmethod
     def of_wire(cls, partition: event_service_pb2.Partition) -> Partition:
@@ -86,4 +93,37 @@ class Partition:
             last_offset=partition.last_offset,
             committed_offset=partition.committed_offset if partition.committed_offset >= 0 else None,
             epoch=partition.epoch,
+            first_at_ms=partition.first_at_ms,
+            last_at_ms=partition.last_at_ms,
         )
+
+
+class Log(enum.StrEnum):
+    """The logs of a core: of changes, and of what queues, tables and processes looked like once an interval."""
+
+    EVENTS = "events"
+    METRICS = "metrics"
+
+    @property
+    def wire(self) -> event_service_pb2.Log.ValueType:
+        """The API's value."""
+        return event_service_pb2.LOG_METRICS if self is Log.METRICS else event_service_pb2.LOG_EVENTS
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """A named consumer of a log: records behind what it has committed, over all partitions, and the most of one."""
+
+    name: str
+    epoch: int
+    lag: int
+    lag_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedConsumer:
+    """A consumer that was opened: commit with its epoch; begin where each partition's `committed_offset` says."""
+
+    name: str
+    epoch: int
+    partitions: tuple[Partition, ...]

@@ -11,7 +11,7 @@ from quintet.v1 import event_service_pb2 as wire
 
 from quintet_client.calls import Calls
 from quintet_client.errors import UnavailableError, error_of_rpc
-from quintet_client.event import Event, Partition
+from quintet_client.event import Consumer, Event, Log, OpenedConsumer, Partition
 
 _BACKOFF_FIRST_S = 0.05
 _BACKOFF_MAX_S = 1.0
@@ -20,9 +20,9 @@ _BACKOFF_MAX_S = 1.0
 class EventCalls(Calls):
     """The verbs of the event log. Every method raises a `QuintetError` when the core refuses, or cannot be reached."""
 
-    async def list_partitions(self, *, consumer: str = "") -> list[Partition]:
+    async def list_partitions(self, *, consumer: str = "", log: Log = Log.EVENTS) -> list[Partition]:
         """The partitions with the offsets they hold, and those that `consumer` has committed."""
-        request = wire.ListPartitionsRequest(consumer=consumer)
+        request = wire.ListPartitionsRequest(consumer=consumer, log=log.wire)
         response: wire.ListPartitionsResponse = await self._read_call(self._event_service.ListPartitions, request)
         return [Partition.of_wire(partition) for partition in response.partitions]
 
@@ -32,9 +32,52 @@ class EventCalls(Calls):
         response: wire.ReadEventsResponse = await self._read_call(self._event_service.ReadEvents, request)
         return [Event.of_wire(event) for event in response.events]
 
-    async def commit_offset(self, consumer: str, partition: int, offset: int, *, epoch: int = 0) -> int:
+    async def find_offsets(self, at_ms: int, *, log: Log = Log.EVENTS) -> dict[int, int]:
+        """For each partition the offset behind which records are as young as a moment (epoch ms), or younger."""
+        request = wire.FindOffsetsRequest(log=log.wire, at_ms=at_ms)
+        response: wire.FindOffsetsResponse = await self._read_call(self._event_service.FindOffsets, request)
+        return {found.partition: found.after_offset for found in response.offsets}
+
+    async def open_consumer(
+        self,
+        name: str,
+        *,
+        log: Log = Log.EVENTS,
+        starts: Mapping[int, int] | None = None,
+        from_latest: bool = False,
+        reset: bool = False,
+    ) -> OpenedConsumer:
+        """Takes up the work of a consumer under a new epoch: commits of whoever worked in its name before are refused
+        with `StaleEpochError` from now on. A new one begins behind `starts` (partition to offset), elsewhere with the
+        oldest record held, or with the next (`from_latest`); `reset`: also one that exists."""
+        request = wire.OpenConsumerRequest(
+            consumer=name,
+            log=log.wire,
+            starts=[wire.PartitionOffset(partition=each, after_offset=at) for each, at in (starts or {}).items()],
+            from_latest=from_latest,
+            reset=reset,
+        )
+        response: wire.OpenConsumerResponse = await self._call(self._event_service.OpenConsumer, request)
+        return OpenedConsumer(name, response.epoch, tuple(map(Partition.of_wire, response.partitions)))
+
+    async def list_consumers(self, *, log: Log = Log.EVENTS) -> list[Consumer]:
+        """The named consumers of a log, by their names."""
+        request = wire.ListConsumersRequest(log=log.wire)
+        response: wire.ListConsumersResponse = await self._read_call(self._event_service.ListConsumers, request)
+        return [Consumer(each.consumer, each.epoch, each.lag, each.lag_max) for each in response.consumers]
+
+    async def delete_consumer(self, name: str, *, log: Log = Log.EVENTS) -> None:
+        """Forgets a consumer: the log is kept for it no longer. `ConsumerNotFoundError` when there is none."""
+        request = wire.DeleteConsumerRequest(consumer=name, log=log.wire)
+        await self._call(self._event_service.DeleteConsumer, request)
+
+    async def commit_offset(
+        self, consumer: str, partition: int, offset: int, *, epoch: int = 0, log: Log = Log.EVENTS
+    ) -> int:
         """Records that `consumer` has dealt with all up to `offset`; returns what is committed. Never moves back."""
-        request = wire.CommitOffsetRequest(consumer=consumer, partition=partition, offset=offset, epoch=epoch)
+        request = wire.CommitOffsetRequest(
+            consumer=consumer, partition=partition, offset=offset, epoch=epoch, log=log.wire
+        )
         # Safe to repeat: an offset never moves back.
         response: wire.CommitOffsetResponse = await self._read_call(self._event_service.CommitOffset, request)
         return response.committed_offset

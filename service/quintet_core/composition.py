@@ -21,6 +21,7 @@ from quintet_core.maintenance.rounds import Duty, Rounds
 from quintet_core.metrics import CoreMetrics, Recorder, read_at_scrape
 from quintet_core.operations.bulk import BulkOperations
 from quintet_core.operations.consumers import ConsumerOperations
+from quintet_core.operations.namespaces import NamespaceOperations
 from quintet_core.operations.queues import QueueOperations
 from quintet_core.operations.tables import TableOperations
 from quintet_core.rpc.admin import AdminServicer, Standing
@@ -243,7 +244,7 @@ class Core:
             ),
             watch=WatchServicer(self.store, self.watches, self._limits, self.recorder.answered),
             metrics=MetricsServicer(self.newest, self._limits, door, self.recorder.answered),
-            admin=AdminServicer(self._standing(), door),
+            admin=AdminServicer(self._standing(), NamespaceOperations(self.store, self._limits), door),
             health=self.health.servicer,
         )
         return session_servicer, Servers(servicers, self._settings.calls_max)

@@ -137,6 +137,7 @@ class CoreSettings(ProcessSettings):
         "block_streams_max", 0, 100_000, "Reads of a log in blocks that run at once; each holds about 2 MiB."
     )
     consumers_max: int = _limit("consumers_max", 0, 10_000, "Named consumers of each log.")
+    namespaces_max: int = _limit("namespaces_max", 0, 100_000, "Namespaces that have settings of their own.")
     watches_max: int = _limit("watches_max", 0, 100_000, "Watches of rows that run at once.")
     queued_operations_max: int = _limit(
         "queued_operations_max", 1, 10_000_000, "Operations that wait at once to be sent to Redis."

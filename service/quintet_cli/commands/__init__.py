@@ -8,9 +8,11 @@ import click
 
 from quintet_cli.commands.ack import ack
 from quintet_cli.commands.bench import bench
+from quintet_cli.commands.consumers import consumers
 from quintet_cli.commands.durability import durability
 from quintet_cli.commands.events import events
 from quintet_cli.commands.jobs import jobs
+from quintet_cli.commands.namespace import namespace
 from quintet_cli.commands.pause import pause, resume
 from quintet_cli.commands.peek import peek
 from quintet_cli.commands.purge import purge
@@ -33,6 +35,8 @@ ALL: tuple[click.Command, ...] = (
     purge,
     table,
     events,
+    consumers,
+    namespace,
     durability,
     bench,
 )

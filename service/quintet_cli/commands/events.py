@@ -88,8 +88,11 @@ def _show_line(output: Output, event: Event) -> None:
 
 def _record(event: Event) -> dict[str, Any]:
     record: dict[str, Any] = dataclasses.asdict(event)
-    key, value = record.pop("key"), record.pop("value")
-    return record | bytes_record("key", key) | ({} if value is None else bytes_record("value", value))
+    key, carried = record.pop("key"), {name: record.pop(name) for name in ("value", "payload")}
+    record |= bytes_record("key", key)
+    for name, content in carried.items():
+        record |= {} if content is None else bytes_record(name, content)
+    return record
 
 
 def _is_of_table(event: Event) -> bool:

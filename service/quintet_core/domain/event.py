@@ -47,6 +47,8 @@ class Event:
     key: bytes = b""
     expires_at_ms: int = 0
     value: bytes | None = None
+    # Of jobs put where events carry payloads.
+    payload: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,7 @@ class Limits:
     block_streams_max: int = 64
     metrics_streams_max: int = 100
     consumers_max: int = 100
+    namespaces_max: int = 1000
     watches_max: int = 1000
     queued_operations_max: int = 200_000
     queued_bytes_max: int = 256 << 20

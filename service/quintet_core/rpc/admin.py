@@ -6,11 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-import grpc
 from quintet.v1 import admin_service_pb2 as pb
 from quintet.v1 import admin_service_pb2_grpc
 
 from quintet_core.domain.durability import APPEND_FSYNC, APPEND_ONLY, EVICTION_POLICY
+from quintet_core.domain.errors import Refusal
+from quintet_core.domain.namespace import NamespaceSettings
+from quintet_core.operations.namespaces import NamespaceOperations
+from quintet_core.rpc import convert
 from quintet_core.rpc.door import Context, Door
 from quintet_core.storage.connection import RedisConnection
 from quintet_core.waiting.sessions import Sessions
@@ -38,10 +41,11 @@ class Standing:
 
 
 class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
-    """Durability and identity."""
+    """Durability, identity, and what holds for namespaces."""
 
-    def __init__(self, standing: Standing, door: Door) -> None:
+    def __init__(self, standing: Standing, namespaces: NamespaceOperations, door: Door) -> None:
         self._standing = standing
+        self._namespaces = namespaces
         self._door = door
 
     async def GetDurability(self, request: pb.GetDurabilityRequest, context: Context) -> pb.GetDurabilityResponse:
@@ -62,11 +66,21 @@ class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
 
     async def GetNamespace(self, request: pb.GetNamespaceRequest, context: Context) -> pb.GetNamespaceResponse:
         """What holds for a namespace."""
-        return await context.abort(grpc.StatusCode.UNIMPLEMENTED)
+        namespace = convert.namespace_of(request)
+
+        async def work() -> NamespaceSettings | Refusal:
+            return await self._namespaces.get(namespace)
+
+        return await self._door.wait(context, "get_namespace", namespace, work, convert.namespace_got)
 
     async def UpdateNamespace(self, request: pb.UpdateNamespaceRequest, context: Context) -> pb.UpdateNamespaceResponse:
         """Replace it."""
-        return await context.abort(grpc.StatusCode.UNIMPLEMENTED)
+        namespace = convert.namespace_of(request)
+
+        async def work() -> Refusal | None:
+            return await self._namespaces.update(namespace, convert.namespace_settings(request.settings))
+
+        return await self._door.wait(context, "update_namespace", namespace, work, convert.namespace_updated)
 
     def _durability(self) -> pb.GetDurabilityResponse:
         connection = self._standing.connection

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from quintet.v1 import event_pb2, event_service_pb2, job_pb2, queue_pb2, queue_service_pb2
+from quintet.v1 import admin_service_pb2, event_pb2, event_service_pb2, job_pb2, queue_pb2, queue_service_pb2
 
 from quintet_core.domain.errors import broken
 from quintet_core.domain.event import Event, EventKind, PartitionLog
 from quintet_core.domain.job import Job, JobState, NewJob, Placement
+from quintet_core.domain.namespace import NamespaceSettings
 from quintet_core.domain.outcomes import (
     Acknowledged,
     Awaited,
@@ -376,6 +377,8 @@ def event(told: Event) -> event_pb2.Event:
         state=told.state,
         detail=told.detail,
     )
+    if told.payload is not None:
+        message.payload = told.payload
     if told.kind >= EventKind.ROW_PUT:
         message.table, message.key, message.expires_at_ms = told.table, told.key, told.expires_at_ms
         if told.value is not None:
@@ -394,3 +397,23 @@ def partition(told: PartitionLog) -> event_service_pb2.Partition:
         first_at_ms=told.first_at_ms,
         last_at_ms=told.last_at_ms,
     )
+
+
+def namespace_settings(message: admin_service_pb2.NamespaceSettings) -> NamespaceSettings:
+    """What a caller says of a namespace."""
+    return NamespaceSettings(message.job_events_off, message.events_carry_payloads, message.events_carry_values)
+
+
+def namespace_got(told: NamespaceSettings) -> admin_service_pb2.GetNamespaceResponse:
+    """What holds for a namespace."""
+    settings = admin_service_pb2.NamespaceSettings(
+        job_events_off=told.job_events_off,
+        events_carry_payloads=told.events_carry_payloads,
+        events_carry_values=told.events_carry_values,
+    )
+    return admin_service_pb2.GetNamespaceResponse(settings=settings)
+
+
+def namespace_updated(_: None) -> admin_service_pb2.UpdateNamespaceResponse:
+    """It is done."""
+    return admin_service_pb2.UpdateNamespaceResponse()

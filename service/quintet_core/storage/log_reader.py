@@ -110,7 +110,8 @@ class LogReader:
 
 def _packed(*parts: str | int) -> bytes:
     # The stub wants a tuple of one element.
-    return hiredis.pack_command(parts)  # type: ignore[arg-type]
+    packed: bytes = hiredis.pack_command(parts)  # type: ignore[arg-type]
+    return packed
 
 
 def _entries(read: Reply) -> list[Entry]:

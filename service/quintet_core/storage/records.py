@@ -9,6 +9,7 @@ import msgspec
 
 from quintet_core.domain.event import Event, EventKind
 from quintet_core.domain.job import Job, JobState, Lease, LeasedRecord, LeaseTerms, NewJob
+from quintet_core.domain.namespace import NamespaceSettings
 from quintet_core.domain.queue import PauseDirection, Queue, QueueCounts, QueueSettings
 from quintet_core.storage import keys
 from quintet_core.storage.event_log import Entry, last_offset_of, names_in
@@ -241,6 +242,23 @@ def unpack_shown(reply: list[bytes | int], partition: int, partitions: int) -> J
 # Numbers from here on are of tables.
 FIRST_TABLE = 1 << 31
 _CARRIED, _TABLE_DELETED = 1, 2
+# Beside the state of a job.
+_PAYLOAD_CARRIED = 64
+_JOB_EVENTS_OFF, _CARRY_PAYLOADS, _CARRY_VALUES = 1, 2, 4
+
+
+def pack_namespace(settings: NamespaceSettings) -> int:
+    """The settings of a namespace as the library takes them."""
+    return (
+        settings.job_events_off * _JOB_EVENTS_OFF
+        | settings.events_carry_payloads * _CARRY_PAYLOADS
+        | settings.events_carry_values * _CARRY_VALUES
+    )
+
+
+def unpack_namespace(flags: int) -> NamespaceSettings:
+    """The settings as the library tells them."""
+    return NamespaceSettings(bool(flags & _JOB_EVENTS_OFF), bool(flags & _CARRY_PAYLOADS), bool(flags & _CARRY_VALUES))
 
 
 def unpack_events(entry: Entry, partition: int, partitions: int) -> Iterator[Event]:
@@ -265,7 +283,7 @@ def unpack_chosen(
     for (kind, number, sequence, rank, attempt, wait, service, size, state, _), detail in found:
         offset += 1
         value = None
-        if number >= FIRST_TABLE and state == _CARRIED:
+        if state == _CARRIED if number >= FIRST_TABLE else state >= _PAYLOAD_CARRIED:
             value = values[value_at : value_at + size]
             value_at += size
             if value_at > len(values):
@@ -280,8 +298,8 @@ def unpack_chosen(
         job_id = sequence * partitions + partition if sequence else 0
         signed = rank - _BIAS if sequence else 0
         event = Event(
-            partition, offset, kind, at_ms, namespace, name, job_id, signed, attempt, wait, service, size, state,
-            detail.decode(errors="replace"),
+            partition, offset, kind, at_ms, namespace, name, job_id, signed, attempt, wait, service, size,
+            state % _PAYLOAD_CARRIED, detail.decode(errors="replace"), payload=value,
         )  # fmt: skip
         yield number, event
 

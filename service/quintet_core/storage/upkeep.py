@@ -6,8 +6,10 @@ from collections.abc import Awaitable, Sequence
 
 from quintet_core.domain.errors import Refusal
 from quintet_core.domain.job import DeadLetter, Job
+from quintet_core.domain.namespace import NamespaceSettings
 from quintet_core.domain.outcomes import Done
 from quintet_core.storage import records
+from quintet_core.storage.asking import parsed
 from quintet_core.storage.keys import name_key
 from quintet_core.storage.link import Reply
 from quintet_core.storage.log_store import LogStore
@@ -54,6 +56,20 @@ class Upkeep(LogStore, SnapshotStore):
     def heartbeat(self, partition: int, sessions: Sequence[bytes], ttl_ms: int, done: Done[list[int]]) -> None:
         """For each session 1 (alive, and now for ttl_ms more), 0 (holds nothing in this partition) or -1 (lapsed)."""
         self.submit(partition, "heartbeat", [ttl_ms, len(sessions), *sessions], done)
+
+    # --- namespaces
+
+    async def get_namespace(self, partition: int, namespace: str) -> NamespaceSettings | Refusal:
+        """What holds for a namespace in a partition."""
+        return parsed(records.unpack_namespace, await self.ask(partition, "get_namespace", namespace))
+
+    async def update_namespace(
+        self, partition: int, namespace: str, settings: NamespaceSettings, namespaces_max: int
+    ) -> Refusal | None:
+        """Replace it. Refusal: LIMIT_EXCEEDED."""
+        flags = records.pack_namespace(settings)
+        answer = await self.ask(partition, "update_namespace", namespace, flags, namespaces_max)
+        return answer if isinstance(answer, Refusal) else None
 
     # --- duties
 

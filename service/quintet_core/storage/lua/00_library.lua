@@ -37,6 +37,8 @@
 --   events          stream  id = offset of the last event in the entry; fields t (time), n (names), e (events) and, when
 --                           events carry any, v (values, one behind another)
 --   consumers       hash    consumer -> offset (8 bytes), epoch (8 bytes)
+--   namespaces      hash    namespace -> 1 byte: 1 events of jobs are off, 2 they carry payloads, 4 events of rows carry values;
+--                           meta's field of that name says how many there are
 --   counts          hash    queue number -> events by kind since it was made (24_counts.lua); all -> of everything
 --   metrics         stream  snapshots of queues, tables and processes; ids and fields as those of events, without v
 --   metrics_consumers  hash as consumers, of metrics

@@ -41,7 +41,7 @@ function counts_of.add(p)
           record = plus(record, kind - EVENT.ROW_PUT + 1, more)
           all = plus(all, kind - EVENT.ROW_PUT + 1 + TOTALS, more)
         end
-      elseif kind <= TOTALS then
+      elseif kind > NAMED and kind <= TOTALS then
         record, all = plus(record, kind, more), plus(all, kind, more)
       end
     end

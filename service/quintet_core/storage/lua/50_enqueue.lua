@@ -42,6 +42,9 @@ local function remember(p, q, key, window_ms, sequence)
   call('ZADD', p.tag .. 'dedup_due', format('%d', until_at), field)
 end
 
+-- Beside the state, in an event: the payload is among what its entry carries.
+local CARRIED = 64
+
 local function insert(p, q, options, key, tail)
   local rank, delay_ms, live_ms, attempts_max, lease_ms, window_ms, payload_bytes = unpack_struct(OPTIONS, options)
   local sequence, now = next_sequence(p), p.now
@@ -62,6 +65,11 @@ local function insert(p, q, options, key, tail)
   hset(p, 'jobs', sequence, pack(BODY, q.number, rank, now, available_at, expires_at, attempts_max, lease_ms,
     payload_bytes) .. tail)
   if key ~= '' then remember(p, q, key, window_ms, sequence) end
+  if p.spaces and space_of(p, q).payloads and not space_of(p, q).off then
+    p.values = p.values or {}
+    p.values[#p.values + 1] = sub(tail, #tail - payload_bytes + 1)
+    state = state + CARRIED
+  end
   emit(p, EVENT.ENQUEUED, q, sequence, rank, 0, 0, 0, payload_bytes, state)
   return sequence
 end

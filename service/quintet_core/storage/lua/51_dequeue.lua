@@ -93,7 +93,7 @@ local function take(p, q, place)
   end
   return { sequence = sequence, place = place, q = q, raw = raw, lease_ms = lease_ms, rank = run.rank,
     position = run.position, attempts = run.attempts, ready_at = run.ready_at, expires_at = run.expires_at,
-    attempts_max = run.attempts_max, payload_bytes = run.payload_bytes, reason = run.reason }
+    attempts_max = run.attempts_max, payload_bytes = run.payload_bytes, reason = run.reason, token = run.token }
 end
 
 -- Leases a job that was taken; its run as it is now.
@@ -114,8 +114,13 @@ local function lease(p, job, terms)
     arm(p, q, deadline)
   end
   if job.expires_at > 0 then zrem(p, q.expiring, place) end
-  local attempts, worker, reason = job.attempts + 1, terms.worker, job.reason
-  local raw = pack(NEW_RUN, LEASED, terms.on_close, attempts, q.number, job.rank, job.position, p.event + 1, deadline,
+  local attempts, worker, reason, token = job.attempts + 1, terms.worker, job.reason, p.event + 1
+  if job.token then
+    -- Where events are off, offsets stand still; a job's tokens do not.
+    local last = unpack_struct('>I8', job.token)
+    if last >= token then token = last + 1 end
+  end
+  local raw = pack(NEW_RUN, LEASED, terms.on_close, attempts, q.number, job.rank, job.position, token, deadline,
     now, job.ready_at, lease_ms, job.expires_at, job.attempts_max, job.payload_bytes, session, owner,
     #worker, #reason) .. worker .. reason
   hset(p, 'runs', sequence, raw)

@@ -83,7 +83,7 @@ local function store_row(p, t, key, value, expires_at, version, was_at, size, la
   elseif was_at > 0 then
     zrem(p, t.expiring, key)
   end
-  if t.carries then
+  if t.carries or (p.spaces and space_of(p, t).values) then
     p.values = p.values or {}
     p.values[#p.values + 1] = value
     emit(p, EVENT.ROW_PUT, t, NO_JOB, until_at, 0, 0, 0, #value, 1, key)

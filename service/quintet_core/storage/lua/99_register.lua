@@ -47,6 +47,8 @@ local LIST = {
   { 'find_offset', logs.find, ALWAYS },
   { 'commit_offset', logs.commit, ALWAYS },
   { 'trim_events', logs.trim, ALWAYS },
+  { 'get_namespace', namespaces.get, ALWAYS },
+  { 'update_namespace', namespaces.update, ALWAYS },
   { 'open_consumer', logs.open, ALWAYS },
   { 'list_consumers', logs.list, ALWAYS },
   { 'delete_consumer', logs.forget, ALWAYS },
