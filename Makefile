@@ -8,18 +8,22 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?=
 # Tests mostly wait; those of one file run in one worker, in order.
 WORKERS ?= 3
+SECONDS ?= 60
 BIN := .venv/bin
 # mypy wants folders that hold Python; the list follows the tree.
 TYPED := $(sort $(patsubst %/,%,$(dir $(wildcard service/*/*.py adapters/*/*.py spark-operator/*/*.py)))) \
 	$(foreach folder,tests benchmarks tools monitoring,$(if $(shell find $(folder) -name '*.py' 2>/dev/null | head -1),$(folder)))
 
 ##@ Use
-.PHONY: help run
+.PHONY: help run pipeline
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: .venv/.installed redis ## Install what is missing, start everything, show what listens where (ARGS="--data DIR ...")
 	@exec $(BIN)/quintet up $(ARGS)
+
+pipeline: .venv/.installed-spark redis ## Show the pipeline: a load, archive and rollup beside it, then the report (SECONDS=60 ARGS="--folder DIR ...")
+	@exec $(BIN)/python -m quintet_spark pipeline --seconds $(SECONDS) $(ARGS)
 
 ##@ Develop
 .PHONY: venv test lint types imports verify format proto docs bench clean redis prometheus dashboards
@@ -71,6 +75,11 @@ prometheus:
 	@tools/make_venv.sh $(PYTHON)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
+
+.venv/.installed-spark: pyproject.toml tools/make_venv.sh
+	@tools/make_venv.sh $(PYTHON)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[spark]'
+	@touch .venv/.installed $@
 
 .venv/.installed-dev: pyproject.toml tools/make_venv.sh
 	@tools/make_venv.sh $(PYTHON)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from quintet_kit.logs import get_logger
@@ -41,8 +43,11 @@ def _rolled(spark: SparkSession, lake: Lake, settings: ReportSettings) -> DataFr
 
 
 def _days(frame: DataFrame, settings: ReportSettings) -> DataFrame:
-    if settings.spark_report_from is not None:
-        frame = frame.where(F.col("date") >= F.lit(settings.spark_report_from))
+    first = settings.spark_report_from
+    if settings.spark_report_days is not None:
+        first = datetime.now(UTC).date() - timedelta(days=settings.spark_report_days - 1)
+    if first is not None:
+        frame = frame.where(F.col("date") >= F.lit(first))
     if settings.spark_report_through is not None:
         frame = frame.where(F.col("date") <= F.lit(settings.spark_report_through))
     return frame

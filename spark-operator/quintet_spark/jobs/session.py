@@ -20,7 +20,6 @@ _USUAL = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # A batch writes to a few folders at once: no need to sort its rows by folder first.
     "spark.sql.maxConcurrentOutputFileWriters": "64",
-    "spark.ui.showConsoleProgress": "false",
     # The state of a rollup is in so many files, fixed by its checkpoint; queues are few and windows short.
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.streaming.stopTimeout": "60s",
@@ -72,6 +71,8 @@ def _configured(settings: SparkSettings) -> SparkConf:
         usual |= _LOCAL
     for name, value in usual.items():
         conf.setIfMissing(name, value)
+    # Spark's own shell would draw bars between the lines of our log; it has said so before anybody could object.
+    conf.set("spark.ui.showConsoleProgress", "false")
     for pair in settings.spark_conf:
         name, _, value = pair.partition("=")
         conf.set(name, value)

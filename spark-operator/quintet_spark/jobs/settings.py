@@ -108,6 +108,9 @@ class ReportSettings(SparkSettings):
     spark_report: str = Field("", description="Folder of the report; empty: `report` in the lake.")
     spark_report_from: date | None = Field(None, description="First day (UTC), YYYY-MM-DD.")
     spark_report_through: date | None = Field(None, description="Last day (UTC), YYYY-MM-DD.")
+    spark_report_days: int | None = Field(
+        None, ge=1, le=36_500, description="Only the newest so many days (UTC), today included; not with a first day."
+    )
     spark_report_target_wait_ms: int = Field(1_000, ge=1, description="How long a job may be ready before it is taken.")
     spark_report_target_share: float = Field(
         0.99, gt=0, le=1, description="The share of deliveries that must be within it."
@@ -119,6 +122,8 @@ class ReportSettings(SparkSettings):
     @model_validator(mode="after")
     def _days_are_in_order(self) -> Self:
         begin, end = self.spark_report_from, self.spark_report_through
+        if begin is not None and self.spark_report_days is not None:
+            raise ValueError("QUINTET_SPARK_REPORT_DAYS and QUINTET_SPARK_REPORT_FROM: give one of them")
         if begin is not None and end is not None and begin > end:
             raise ValueError(f"QUINTET_SPARK_REPORT_FROM: value '{begin}', must be no later than the last day, {end}")
         return self

@@ -42,10 +42,6 @@ CHARACTERS = (
 _POISON_EVERY = 50
 
 
-class WebhookError(Exception):
-    """What a job that fails is given back with."""
-
-
 class SyntheticLoad:
     """Jobs at about `rate` a second over all queues, until told to stop; then what workers hold is given back."""
 
@@ -101,7 +97,7 @@ class SyntheticLoad:
             await asyncio.sleep(self._chance.uniform(*character.service_s))
             is_poison = character.fails > 0 and job.id % _POISON_EVERY == 0
             if is_poison or self._chance.random() < character.fails:
-                raise WebhookError("the other side answered 503")
+                await job.release(failure_reason="the other side answered 503")
 
         return handle
 
