@@ -84,6 +84,10 @@ def set_scene(redis: RedisConnection) -> None:
         dequeue(DELETED, owned=True),  # 10
         Call("delete_queue", (DELETED,)),
         Call("commit_offset", ("consumer", 3, 1)),
+        Call("take_snapshots", (1000, 100)),
+        Call("append_process", (1000, "{}")),
+        Call("open_consumer", ("consumer", 0, "1", "", "0", 10, "metrics")),
+        Call("update_namespace", ("another", 1, 10)),
         Call("pause", (SECOND, 1, 70_000)),
     ]
     for call in calls:
@@ -144,6 +148,24 @@ CALLS: dict[str, Call] = {
     "read_events": Call("read_events", (0, 100)),
     "commit_offset": Call("commit_offset", ("consumer", 5, 1)),
     "trim_events": Call("trim_events", (2, 5)),
+    # As cores of now call them.
+    "describe_events of metrics": Call("describe_events", ("consumer", "metrics")),
+    "describe_events of events": Call("describe_events", ("consumer", "events")),
+    "read_events of metrics": Call("read_events", (0, 100, "1", "metrics")),
+    "find_offset": Call("find_offset", (START_MS, "events")),
+    "find_offset of metrics": Call("find_offset", (START_MS + 1, "metrics")),
+    "commit_offset of metrics": Call("commit_offset", ("consumer", 1, 9, "metrics", 10)),
+    "commit_offset of one more": Call("commit_offset", ("new", 1, 9, "events", 10)),
+    "trim_events of events": Call("trim_events", (2, 5, 2**53, "events")),
+    "trim_events of metrics": Call("trim_events", (0, 1, 2**53, "metrics")),
+    "open_consumer": Call("open_consumer", ("consumer", 0, "1", "", "0", 10, "events")),
+    "open_consumer anew": Call("open_consumer", ("consumer", 9, "0", 2, "1", 10, "events")),
+    "open_consumer that is not there": Call("open_consumer", ("new", 9, "0", "latest", "0", 10, "metrics")),
+    "list_consumers": Call("list_consumers", ("metrics",)),
+    "delete_consumer": Call("delete_consumer", ("consumer", "events")),
+    "get_namespace": Call("get_namespace", ("another",)),
+    "update_namespace": Call("update_namespace", ("another", 3, 10)),
+    "update_namespace to nothing": Call("update_namespace", ("another", 0, 10)),
 }
 
 # Later, everything with a deadline is due.

@@ -47,7 +47,6 @@ function counts_of.add(p)
     end
     if p.uncounted and p.uncounted[number] then
       call('HDEL', p.tag .. 'counts', fields[k])
-      redis.pcall('HDEL', p.tag .. 'snapshots', fields[k])
     else
       puts[m + 1], puts[m + 2] = fields[k], record
       m = m + 2
@@ -57,10 +56,11 @@ function counts_of.add(p)
   call(unpack(puts, 1, m))
 end
 
--- The queue or table is not there any more: from now on its events count for everything alone.
+-- Writes. The queue or table is not there any more: from now on its events count for everything alone.
 function counts_of.forget(p, number)
   p.uncounted = p.uncounted or {}
   p.uncounted[number] = true
+  redis.pcall('HDEL', p.tag .. 'snapshots', format('%d', number))
 end
 
 end

@@ -212,8 +212,8 @@ function tables.drop(p, name, number, limit)
   expect(p, t.keys, 'zset')
   expect(p, t.expiring, 'zset')
   local keys, sizes = zread(p, 'ZRANGE', t.keys, 0, limit - 1), {}
-  counts_of.forget(p, t.number)
   for k = 1, #keys do sizes[k] = math.max(0, hread(p, 'HSTRLEN', t.rows, keys[k]) - rows.HEAD_BYTES) end
+  counts_of.forget(p, t.number)
   for k = 1, #keys do
     hdel(p, t.rows, keys[k])
     zrem(p, t.keys, keys[k])
