@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.support.exactly_once import Archiving, Run
+from tests.support.exactly_once import ARCHIVE, Archiving, Run
 from tests.support.stack import until
 
 SEED = int(os.environ.get("QUINTET_FAULT_SEED") or random.randrange(10**9))
@@ -44,7 +44,7 @@ def test_the_archive_of_two_million_events_is_the_log_whatever_is_killed(capsys:
         tell(capsys, verdict)
         assert verdict.wrong == [], f"QUINTET_FAULT_SEED={SEED}\n{scene.stack.logs()}"
         assert verdict.events >= EVENTS
-        committed = [partition.committed_offset for partition in scene.partitions("archive")]
+        committed = [partition.committed_offset for partition in scene.partitions(ARCHIVE)]
         assert any(offset > 0 for offset in committed), committed
 
 
@@ -70,8 +70,8 @@ def test_a_driver_that_slept_while_another_took_over_moves_nothing_and_doubles_n
             other.start()
         until(scene.is_archived, "the second driver has archived everything", END_SECONDS_MAX)
         other.kill9()
-        before = scene.partitions("archive"), scene.archive.count()
+        before = scene.partitions(ARCHIVE), scene.archive.count()
         sleeper.thaw()
         until(lambda: not sleeper.processes(), "the first driver has given up", END_SECONDS_MAX)
-        assert (scene.partitions("archive"), scene.archive.count()) == before
+        assert (scene.partitions(ARCHIVE), scene.archive.count()) == before
         assert scene.wrong()[0] == []

@@ -36,7 +36,8 @@ TRIMMED_AT_ONCE = {"QUINTET_EVENTS_TAIL": "0", "QUINTET_EVENTS_KEEP_MS": "0"}
 STALL_SECONDS_MAX = 120.0
 _POLL_SECONDS = 0.1
 _BATCHES = ("--archive-interval-s", "1", "--archive-events-max", "200000")
-_RECORD = "record"
+ARCHIVE, _RECORD = "archive", "record"
+"""Consumers."""
 
 
 @dataclass
@@ -98,6 +99,8 @@ class Archiving:
             self.redis.start()
             self.core.start()
             if self.trims:
+                # The archive job takes longer to start than the log to be trimmed.
+                self._service.OpenConsumer(OpenConsumerRequest(consumer=ARCHIVE))
                 self._epoch = self._service.OpenConsumer(OpenConsumerRequest(consumer=_RECORD)).epoch
         except BaseException:
             self.stack.close()
