@@ -50,6 +50,7 @@ from quintet_client.errors import (
 from quintet_client.event import Consumer, Event, Log, OpenedConsumer, Partition
 from quintet_client.job import Job, JobState, Lease, NewJob, Placement
 from quintet_client.leased_job import LeasedJob
+from quintet_client.metrics import ProcessSnapshot, QueueSnapshot, Snapshots, TableSnapshot
 from quintet_client.queue import PauseDirection, Queue, QueueCounts, QueueSettings, QueueStructure
 from quintet_client.session import Observer, Session
 from quintet_client.table import Row, RowDelete, RowPut, RowWrite, Table, TableSettings, TimeToLive, WrittenRow
@@ -98,6 +99,7 @@ __all__ = [
     "PermissionDeniedError",
     "Placement",
     "PolicyError",
+    "ProcessSnapshot",
     "Queue",
     "QueueCounts",
     "QueueExistsError",
@@ -105,6 +107,7 @@ __all__ = [
     "QueueNotFoundError",
     "QueuePausedError",
     "QueueSettings",
+    "QueueSnapshot",
     "QueueStructure",
     "QuintetError",
     "RankOutOfRangeError",
@@ -118,6 +121,7 @@ __all__ = [
     "Session",
     "SessionLapsedError",
     "SessionNotFoundError",
+    "Snapshots",
     "StaleEpochError",
     "StaleLeaseError",
     "Table",
@@ -125,6 +129,7 @@ __all__ = [
     "TableFullError",
     "TableNotFoundError",
     "TableSettings",
+    "TableSnapshot",
     "TimeToLive",
     "TooManyInFlightError",
     "UnauthenticatedError",

@@ -11,6 +11,7 @@ import grpc
 from google.protobuf.message import Message
 from quintet.v1.admin_service_pb2_grpc import AdminServiceStub
 from quintet.v1.event_service_pb2_grpc import EventServiceStub
+from quintet.v1.metrics_service_pb2_grpc import MetricsServiceStub
 from quintet.v1.queue_service_pb2_grpc import QueueServiceStub
 from quintet.v1.session_service_pb2 import SessionResult
 from quintet.v1.table_service_pb2_grpc import TableServiceStub
@@ -58,6 +59,7 @@ class Calls:
         self._queue_service: Any = None
         self._table_service: Any = None
         self._event_service: Any = None
+        self._metrics_service: Any = None
         self._admin_service: Any = None
 
     async def open(self) -> None:
@@ -70,6 +72,7 @@ class Calls:
         self._queue_service = QueueServiceStub(self._channel)
         self._table_service = TableServiceStub(self._channel)
         self._event_service = EventServiceStub(self._channel)
+        self._metrics_service = MetricsServiceStub(self._channel)
         self._admin_service = AdminServiceStub(self._channel)
 
     async def close(self) -> None:

@@ -90,13 +90,14 @@ from quintet_client.admin import CoreInfo, Durability, NamespaceSettings
 from quintet_client.event_calls import EventCalls
 from quintet_client.job_calls import JobCalls
 from quintet_client.leased_job import LeasedJob
+from quintet_client.metrics_calls import MetricsCalls
 from quintet_client.queue_calls import QueueCalls
 from quintet_client.table_calls import TableCalls
 from quintet_client.watch import Watch
 from quintet_client.worker import GRACE_S, LEASE_MS, Handler, Worker, work
 
 
-class Client(JobCalls, QueueCalls, TableCalls, EventCalls):
+class Client(JobCalls, QueueCalls, TableCalls, EventCalls, MetricsCalls):
     """A client of the core at `target` ("unix:/run/quintet.sock" or "host:port"), for one namespace.
 
     Use it as an async context manager. It reconnects by itself: operations wait up to `patience_s` seconds for a core

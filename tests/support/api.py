@@ -15,6 +15,7 @@ from quintet.v1 import queue_service_pb2 as q
 from quintet.v1.admin_service_pb2_grpc import AdminServiceStub
 from quintet.v1.event_service_pb2_grpc import EventServiceStub
 from quintet.v1.job_pb2 import Job, NewJob
+from quintet.v1.metrics_service_pb2_grpc import MetricsServiceStub
 from quintet.v1.queue_service_pb2_grpc import QueueServiceStub
 from quintet.v1.session_service_pb2_grpc import SessionServiceStub
 from quintet.v1.table_service_pb2_grpc import TableServiceStub
@@ -38,6 +39,7 @@ class Api:
         self.queues: Any = QueueServiceStub(channel)
         self.tables: Any = TableServiceStub(channel)
         self.events: Any = EventServiceStub(channel)
+        self.metrics: Any = MetricsServiceStub(channel)
         self.admin: Any = AdminServiceStub(channel)
         self.sessions: Any = SessionServiceStub(channel)
         self.health: Any = HealthStub(channel)

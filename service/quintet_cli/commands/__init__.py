@@ -12,6 +12,7 @@ from quintet_cli.commands.consumers import consumers
 from quintet_cli.commands.durability import durability
 from quintet_cli.commands.events import events
 from quintet_cli.commands.jobs import jobs
+from quintet_cli.commands.metrics import metrics
 from quintet_cli.commands.namespace import namespace
 from quintet_cli.commands.pause import pause, resume
 from quintet_cli.commands.peek import peek
@@ -37,6 +38,7 @@ ALL: tuple[click.Command, ...] = (
     events,
     consumers,
     namespace,
+    metrics,
     durability,
     bench,
 )

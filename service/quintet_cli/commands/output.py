@@ -41,6 +41,11 @@ class Output:
         else:
             self._console.print(sentence, markup=False, soft_wrap=True)
 
+    def clear(self) -> None:
+        """At a terminal, begin again at its top; what is shown anew takes the place of the old."""
+        if self._console.is_terminal:
+            self._console.clear()
+
     def table(self, headings: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> None:
         """A table for people; numbers to the right."""
         table = Table(title=title or None, title_justify="left")
