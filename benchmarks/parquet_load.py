@@ -12,7 +12,10 @@ from pathlib import Path
 import grpc
 import uvloop
 from quintet.v1.event_service_pb2 import (
+    LOG_EVENTS,
+    LOG_METRICS,
     DeleteConsumerRequest,
+    ListConsumersRequest,
     ListPartitionsRequest,
     OpenConsumerRequest,
 )
@@ -33,6 +36,7 @@ _POLL_SECONDS = 0.02
 _JOBS = 100
 _FILLERS = 16
 _EVENTS_PER_JOB = 3
+_ARCHIVE = "archive"
 
 
 class SparkMeter(CpuMeter):
@@ -97,7 +101,14 @@ def archiving(stack: Stack, directory: Path) -> Iterator[None]:
 
 
 def _archive_job(stack: Stack, directory: Path, lake: Path) -> SparkDriver:
-    return SparkDriver("archive", directory, "--endpoint", stack.core_target, "--lake", str(lake))
+    """One that begins with the oldest event, not where the one before it ended."""
+    with grpc.insecure_channel(stack.core_target) as channel:
+        service = EventServiceStub(channel)
+        for log in (LOG_EVENTS, LOG_METRICS):
+            known = service.ListConsumers(ListConsumersRequest(log=log)).consumers
+            if any(each.consumer == _ARCHIVE for each in known):
+                service.DeleteConsumer(DeleteConsumerRequest(consumer=_ARCHIVE, log=log))
+    return SparkDriver(_ARCHIVE, directory, "--endpoint", stack.core_target, "--lake", str(lake))
 
 
 def _rows_above(archive: Archive, driver: SparkDriver, rows: int) -> int:

@@ -16,6 +16,17 @@ from tests.support.spark_session import local_session
 __all__ = ["core", "queue"]
 
 
+# The first to ask for it starts a JVM, and what Spark does first is slow; beside other work it may take minutes.
+TIMEOUT_SECONDS = 300
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of this folder have more time than others."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The session. Starting it takes seconds: tests give queries names of their own and leave none running."""

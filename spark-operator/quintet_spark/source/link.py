@@ -104,16 +104,16 @@ class Link(AbstractContextManager["Link"]):
         response: wire.FindOffsetsResponse = self._call(self._stub.FindOffsets, request)
         return {each.partition: each.after_offset for each in response.offsets}
 
-    def open_consumer(self, starts: Offsets | None) -> int:
-        """Takes the consumer over, at `starts` if given; the epoch."""
+    def open_consumer(self, starts: Offsets, *, from_latest: bool) -> wire.OpenConsumerResponse:
+        """Takes the consumer over where it stands; a new one begins at `starts`, else with the oldest or the next."""
         request = wire.OpenConsumerRequest(
             consumer=self._options.consumer,
             log=self._options.wire_log,
-            starts=[wire.PartitionOffset(partition=each, after_offset=at) for each, at in (starts or {}).items()],
-            reset=starts is not None,
+            starts=[wire.PartitionOffset(partition=each, after_offset=at) for each, at in starts.items()],
+            from_latest=from_latest,
         )
         response: wire.OpenConsumerResponse = self._call(self._stub.OpenConsumer, request)
-        return response.epoch
+        return response
 
     def commit(self, offsets: Offsets, epoch: int) -> None:
         """Raises TakenOverError when the epoch is not the consumer's latest."""

@@ -8,23 +8,20 @@ others (one that plans, and the executors' workers) only read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from quintet_spark.source.link import DataLossError, Link, SourceError, taken_over
+from quintet_spark.source.link import Link, SourceError, taken_over
 from quintet_spark.source.options import Options
 from quintet_spark.source.planning import Partitions, check_reached, held, last_offsets, resolved
-from quintet_spark.source.position import EARLIEST, Offsets, Stretch, divided, parsed, spread, stored
+from quintet_spark.source.position import EARLIEST, LATEST, Offsets, Stretch, divided, parsed, spread, stored
 from quintet_spark.source.reading import read_stretch
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
-
-_BEGINNINGS_MAX = 5
 
 # Methods are named by Spark.
 # ruff: noqa: N802
@@ -38,25 +35,21 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._link: Link | None = None
         self._epoch: int | None = None
+        self._initial: Offsets | None = None
         self._target: Offsets | None = None
         self._latest: Offsets = {}
         self._committed: Offsets = {}
 
     def initialOffset(self) -> dict[str, int]:
-        """Of a query without a checkpoint. Its consumer begins there, wherever it was before."""
-        for _ in range(_BEGINNINGS_MAX - 1):
-            # Until the consumer is open, the log may be trimmed where it is about to begin.
-            with suppress(DataLossError):
-                return self._begin()
-        return self._begin()
+        """Of a query without a checkpoint, or whose first batch is to be made again: the same each time.
 
-    def _begin(self) -> dict[str, int]:
-        partitions = self._connected().partitions()
-        starts = resolved(self._options.start, EARLIEST, self._connected(), partitions)
-        starts = held(starts, partitions, self._options)
-        if self._options.consumer:
-            self._epoch = self._connected().open_consumer(starts)
-        return stored(starts)
+        Spark asks twice, and asks again after a crash in the first batch, the end of which is fixed then. So it is
+        where the consumer stands, if there is one: nothing is committed before the checkpoint knows of it. `start` says
+        where a new consumer begins.
+        """
+        if self._initial is None:
+            self._initial = self._opened() if self._options.consumer else self._resolved()
+        return stored(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """As maxEventsPerBatch says."""
@@ -90,6 +83,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         partitions = self._owned()
         starts, ends = held(_given(start), partitions, self._options), _given(end)
         check_reached(ends, partitions, self._options)
+        behind = [each for each in ends if starts[each] > ends[each] and starts[each] == _given(start)[each]]
+        if behind:
+            raise SourceError(
+                f"the first batch of this query ended before the query began, in partitions {behind}: it was planned "
+                "from where the log was then, of which nothing is known. A query with a consumer knows; or remove the "
+                "checkpoint"
+            )
         return divided(starts, ends, len(partitions), self._options.split_events)
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
@@ -112,10 +112,24 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._link = Link(self._options)
         return self._link
 
+    def _resolved(self) -> Offsets:
+        partitions = self._connected().partitions()
+        starts = resolved(self._options.start, EARLIEST, self._connected(), partitions)
+        return held(starts, partitions, self._options)
+
+    def _opened(self) -> Offsets:
+        """Takes the consumer over, or makes it; where it stands."""
+        start = self._options.start
+        starts = {} if start.word else self._resolved()
+        opened = self._connected().open_consumer(starts, from_latest=start.word == LATEST)
+        self._epoch = opened.epoch
+        return {each.partition: each.committed_offset for each in opened.partitions}
+
     def _owned(self) -> Partitions:
         """The partitions, while the consumer is this query's."""
         if self._options.consumer and self._epoch is None:
-            self._epoch = self._connected().open_consumer(None)
+            # The checkpoint says where the query is. A consumer that was deleted meanwhile keeps what there still is.
+            self._epoch = self._connected().open_consumer({}, from_latest=False).epoch
         partitions = self._connected().partitions()
         if self._epoch is not None and any(each.epoch > self._epoch for each in partitions):
             raise taken_over(self._options)
