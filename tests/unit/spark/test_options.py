@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from pathlib import Path
+
 import pytest
 from pyspark.sql.types import LongType, StringType, StructType
 from quintet_spark.schemas import EVENTS, METRICS
@@ -17,6 +20,19 @@ def test_only_the_endpoint_must_be_given() -> None:
     assert options.start == Position(word="earliest")
     assert options.fail_on_data_loss
     assert not options.consumer
+
+
+def test_the_manual_has_every_option_with_its_default() -> None:
+    manual = (Path(__file__).parents[3] / "docs/spark.md").read_text()
+    for each in fields(Options):
+        default = each.default
+        if isinstance(default, bool):
+            default = str(default).lower()
+        elif isinstance(default, Position):
+            default = default.word
+        name = each.metadata["name"]
+        shown = {"endpoint": "must be given", "namespace": "all"}.get(name) or (f"`{default}`" if default else "none")
+        assert f"| `{name}` | {shown} |" in manual
 
 
 def test_names_are_taken_in_any_case_of_letters() -> None:
