@@ -22,7 +22,7 @@ from quintet_core.storage.link import Link, LinkLostError, Reply, connect, into
 _BLOCK_BYTES = 1 << 20
 # Redis keeps a reply in memory until it is sent, whatever it has grown to. It has at most so many entries, fewer where
 # those of the last one were large or carried values; and where entries are many events each, offsets that lie so close.
-_ENTRIES_MAX, _CARRYING_MAX, _FIRST_ENTRIES = 128, 16, 16
+_ENTRIES_MAX, _CARRYING_MAX, _FIRST_ENTRIES = 256, 16, 16
 _OFFSETS_MAX = 16_384
 # The entry with the last record of a range is likely to end not far behind it.
 _OFFSETS_BEYOND = 512
