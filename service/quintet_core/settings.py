@@ -165,7 +165,7 @@ class CoreSettings(ProcessSettings):
         description="Snapshots that each partition keeps, however old, when no consumer needs them.",
     )
     metrics_keep_ms: int = Field(
-        3_600_000, ge=0, le=604_800_000, description="Snapshots younger than that stay, needed or not."
+        600_000, ge=0, le=604_800_000, description="Snapshots younger than that stay, needed or not."
     )
     metrics_cap: int = Field(
         200_000, ge=1000, le=1_000_000_000, description="Snapshots that each partition keeps at most, needed or not."

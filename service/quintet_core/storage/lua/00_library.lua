@@ -41,6 +41,8 @@
 --                           meta's field of that name says how many there are
 --   counts          hash    queue number -> events by kind since it was made (24_counts.lua); all -> of everything
 --   metrics         stream  snapshots of queues, tables and processes; ids and fields as those of events, without v
+--   snapshots       hash    pass: how far this slot's snapshots are; number -> what the last one of a queue or table said
+--                           (85_snapshots.lua)
 --   metrics_consumers  hash as consumers, of metrics
 --
 -- A place is rank (8 bytes, big-endian, sign flipped), then position (8 bytes), then, only when the position is not the
