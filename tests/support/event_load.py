@@ -24,6 +24,7 @@ from quintet.v1.queue_service_pb2 import (
 )
 from quintet.v1.session_service_pb2 import SessionResult
 from quintet.v1.table_service_pb2 import TTL_CHANGE_CLEAR, TTL_CHANGE_KEEP, TTL_CHANGE_SET, WriteRowsRequest
+from quintet_client.admin import NamespaceSettings
 from quintet_client.client import Client
 from quintet_client.errors import NotFoundError, QuintetError
 from quintet_client.queue import QueueSettings
@@ -34,6 +35,8 @@ BATCH = 1000
 CORE_SETTINGS = {"QUINTET_BATCH_JOBS_MAX": str(BATCH), "QUINTET_BATCH_ROWS_MAX": str(BATCH)}
 NAMESPACES = ("default", "~ ä/=%")
 """One of them cannot be the name of a folder as it is."""
+CARRYING_NAMESPACE = NAMESPACES[1]
+"""Of which events tell payloads and values."""
 QUEUES = tuple(f"queue-{number}" for number in range(12))
 WITH_LETTERS, LETTERS = QUEUES[0], "letters"
 TABLES = tuple(f"table-{number}" for number in range(4))
@@ -90,6 +93,8 @@ class EventLoad(threading.Thread):
 
     async def _write_into(self, namespace: str) -> None:
         async with Client(self._target, namespace=namespace, name="event-load", patience_s=30) as client:
+            if namespace == CARRYING_NAMESPACE:
+                await client.update_namespace(NamespaceSettings(events_carry_payloads=True, events_carry_values=True))
             settings = QueueSettings(attempts_max=2, dead_letter_queue=LETTERS)
             await client.create_queue(WITH_LETTERS, settings)
             await client.create_table(CARRYING, TableSettings(events_carry_values=True))

@@ -26,6 +26,7 @@ from tests.support.event_load import CORE_SETTINGS, EventLoad, Told
 from tests.support.event_record import Recorder
 from tests.support.event_verdict import differences, illegal_histories
 from tests.support.lake import Archive
+from tests.support.rolled_up import rollup_wrong
 from tests.support.spark_driver import SparkDriver
 from tests.support.stack import Stack
 
@@ -33,7 +34,7 @@ PARTITIONS = 16
 NOTHING_TRIMMED = {"QUINTET_EVENTS_TAIL": "10000000", "QUINTET_EVENTS_CAP": "1000000000"}
 TRIMMED_AT_ONCE = {"QUINTET_EVENTS_TAIL": "0", "QUINTET_EVENTS_KEEP_MS": "0"}
 """Whatever no consumer needs goes."""
-STALL_SECONDS_MAX = 120.0
+STALL_SECONDS_MAX = 300.0
 _POLL_SECONDS = 0.1
 _BATCHES = ("--archive-interval-s", "1", "--archive-events-max", "200000")
 ARCHIVE, _RECORD = "archive", "record"
@@ -176,10 +177,23 @@ def _last_offsets(events: pa.Table) -> dict[int, int]:
 
 
 class Run:
-    """`events` events or some more are written, `faults` parts are killed meanwhile; see `judged`."""
+    """`events` events or some more are written, `faults` parts are killed meanwhile; see `judged`.
 
-    def __init__(self, scene: Archiving, events: int, faults: int, seed: int, announce: Callable[[str], None]) -> None:
+    With `rolls_up` the rollup job then takes all of it, killed once on its way.
+    """
+
+    def __init__(
+        self,
+        scene: Archiving,
+        events: int,
+        faults: int,
+        seed: int,
+        announce: Callable[[str], None],
+        *,
+        rolls_up: bool = False,
+    ) -> None:
         self._scene = scene
+        self._rolls_up = rolls_up
         self._events = events
         self._choice = random.Random(seed)
         self._announce = announce
@@ -224,10 +238,12 @@ class Run:
     def judged(self) -> Verdict:
         """Write, kill, wait for the archive to have it all, and compare."""
         self._write_and_kill()
+        rolled_up = rollup_wrong(self._scene, self._choice) if self._rolls_up else []
+        self._scene.driver.kill9()
         started = time.perf_counter()
         wrong, log = self._scene.wrong()
         self._figures["seconds of judgement"] = time.perf_counter() - started
-        return Verdict(wrong, log.num_rows, self._done, self._fell, self._figures)
+        return Verdict([*rolled_up, *wrong], log.num_rows, self._done, self._fell, self._figures)
 
     def _write_and_kill(self) -> None:
         scene, started = self._scene, time.monotonic()
@@ -241,7 +257,6 @@ class Run:
             self._step()
         self._figures["seconds until archived"] = time.monotonic() - started
         self._figures["operations refused or in doubt"] = scene.load.told.failures
-        scene.driver.kill9()
 
     def _step(self) -> None:
         if self._scene.trims:
@@ -295,13 +310,15 @@ def forgotten(log: pa.Table, told: Told) -> list[str]:
 @click.command()
 @click.option("--events", default=2_000_000, show_default=True, help="Events to write at the least.")
 @click.option("--faults", default=8, show_default=True, help="Parts to kill, each kind of fault as often as any other.")
+@click.option("--rollup", is_flag=True, help="Then roll up all of it, and compare that, too.")
 @click.option("--seed", type=int, help="Of a run to repeat.")
-def main(events: int, faults: int, seed: int | None) -> None:
+def main(events: int, faults: int, rollup: bool, seed: int | None) -> None:
     """Kill things while events are archived; exit code 1 when the archive is not the log."""
     seed = random.randrange(10**9) if seed is None else seed
     print(f"--events {events} --faults {faults} --seed {seed}", flush=True)
     with Archiving(seed) as scene:
-        verdict = Run(scene, events, faults, seed, lambda line: print(f"  {line}", flush=True)).judged()
+        run = Run(scene, events, faults, seed, lambda line: print(f"  {line}", flush=True), rolls_up=rollup)
+        verdict = run.judged()
     print(verdict)
     for line in verdict.wrong:
         print(f"  WRONG: {line}")

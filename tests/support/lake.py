@@ -80,10 +80,19 @@ class Archive:
 
     def _opened(self) -> duckdb.DuckDBPyConnection:
         db = duckdb.connect()
-        db.execute("SET TimeZone = 'UTC'")
-        files = ", ".join("'" + str(path).replace("'", "''") + "'" for path in manifest(self._folder))
-        types = "{'date': DATE, 'namespace': VARCHAR}"
-        db.execute(
-            f"CREATE VIEW archive AS FROM read_parquet([{files}], hive_partitioning = true, hive_types = {types})"
-        )
+        _view(db, "archive", self._folder, "{'date': DATE, 'namespace': VARCHAR}")
         return db
+
+
+def table(folder: Path, *instants: str) -> pa.Table:
+    """All rows of a table of the lake that has days as folders; each of the `instants` also as its milliseconds."""
+    with duckdb.connect() as db:
+        _view(db, "stored", folder, "{'date': DATE}")
+        also = "".join(f', epoch_ms("{name}") AS {name}_ms' for name in instants)
+        return db.sql(f"SELECT *{also} FROM stored").to_arrow_table()
+
+
+def _view(db: duckdb.DuckDBPyConnection, name: str, folder: Path, types: str) -> None:
+    db.execute("SET TimeZone = 'UTC'")
+    files = ", ".join("'" + str(path).replace("'", "''") + "'" for path in manifest(folder))
+    db.execute(f"CREATE VIEW {name} AS FROM read_parquet([{files}], hive_partitioning = true, hive_types = {types})")

@@ -59,11 +59,11 @@ class SparkDriver(Part):
 
     def kill9_jvm(self) -> bool:
         """The JVM alone; whether there was one."""
-        return self._kill9_those("org.apache.spark.deploy.SparkSubmit")
+        return self._kill9_those("java ")
 
     def kill9_workers(self) -> bool:
         """The Python workers that the JVM started, and no more; whether there were any."""
-        return self._kill9_those("pyspark")
+        return self._kill9_those("-m pyspark.")
 
     def kill9_python(self) -> None:
         """The driver's own process alone: what it started is left to find that out."""
@@ -83,9 +83,12 @@ class SparkDriver(Part):
         for pid in self.processes():
             _signal(pid, signal.SIGCONT)
 
-    def wait_ended(self, seconds_max: float) -> None:
-        """Until nothing of it is left, of its own accord."""
-        until(lambda: not self.processes(), f"{self.name} ends", seconds_max)
+    def wait_status(self, seconds_max: float) -> int:
+        """Until it ends of its own accord, and nothing is left of it; its exit code."""
+        assert self._process is not None, f"{self.name} was never started"
+        status = self._process.wait(seconds_max)
+        until(lambda: not self.processes(), f"the processes of {self.name} end", seconds_max)
+        return status
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
