@@ -54,7 +54,7 @@ class Pipeline:
         lake = str(self._folder / "lake")
         self._say("starting Quintet and Spark")
         shared = self._settings.model_dump() | {"spark_lake": lake}
-        with stop_signals() as stop, own_quintet(self._folder) as endpoint:
+        with own_quintet(self._folder) as endpoint:
             settings = StreamSettings(
                 **shared,
                 spark_endpoint=endpoint,
@@ -64,7 +64,7 @@ class Pipeline:
                 spark_rollup_late_ms=LATE_MS,
                 spark_stop_ms_max=10_000,
             )
-            with spark_session(self._settings, "pipeline") as spark:
+            with spark_session(self._settings, "pipeline") as spark, stop_signals() as stop:
                 self._stream(spark, settings, endpoint, stop)
                 self._say("drawing the report")
                 written = report.run(spark, ReportSettings(**shared))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import threading
 import time
@@ -15,7 +16,6 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from quintet_kit.lifecycle import end_process
 from quintet_kit.logs import get_logger
 
 from quintet_spark.sinks.sink import Sink, SinkError
@@ -57,13 +57,15 @@ OnBatch = Callable[[BatchDone], None]
 
 @contextmanager
 def stop_signals() -> Iterator[threading.Event]:
-    """Set by the first SIGTERM or SIGINT; the second ends the process at once, by which nothing is lost."""
+    """Set by the first SIGTERM or SIGINT; the second ends the process at once, by which nothing is lost.
+
+    To be entered when there is a Spark session: making one sets a handler of Spark's own."""
     stop = threading.Event()
 
     def on_signal(number: int, _: FrameType | None) -> None:
+        # Nothing else: whatever a handler does may wait for what the code it interrupts holds, a log's lock say.
         if stop.is_set():
-            end_process(number)
-        get_logger().info("stop_requested", signal=signal.Signals(number).name)
+            os._exit(128 + number)
         stop.set()
 
     numbers = (signal.SIGTERM, signal.SIGINT)
@@ -92,6 +94,8 @@ def run_until(
         stop_ms_max = 0
         raise
     finally:
+        if stop.is_set():
+            get_logger().info("stopping")
         end(running, stop_ms_max)
         _look(spark, running, tell)
     _raise_failure(running)
