@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import grpc
 import pytest
@@ -192,3 +193,30 @@ class TestARangeThatCannotBeRead:
         with running_core(QUINTET_BLOCK_STREAMS_MAX="0") as core:
             async with open_api(core.target) as api:
                 assert (await refused_stream(api))[1] == "TOO_MANY_IN_FLIGHT"
+
+
+TOKENS = """
+[[token]]
+token = "narrow"
+namespaces = ["other"]
+verbs = ["read_blocks"]
+"""
+
+
+async def test_who_sees_one_namespace_gets_the_rest_blank(tmp_path: Path, queue: str) -> None:
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text(TOKENS)
+    with running_core(QUINTET_TOKENS_FILE=str(tokens)) as core:
+        async with open_api(core.target) as trusted, open_api(core.listening["core-grpc"]) as api:
+            partition, last = await mixed_log(trusted, queue)
+            expected = [each for each in await events(trusted, partition, 0, last) if each.namespace == "other"]
+            request = e.ReadBlocksRequest(partition=partition, through_offset=last, with_carried=True)
+            credentials = (("authorization", "Bearer narrow"),)
+            blocks = [block async for block in api.events.ReadBlocks(request, metadata=credentials)]
+            assert {name for block in blocks for name in block.namespaces} == {"other"}
+            read = [event for block in blocks for event in events_of(block, partition, PARTITIONS)]
+            assert read == expected
+            request.namespace = "default"
+            with pytest.raises(grpc.aio.AioRpcError) as raised:
+                await api.events.ReadBlocks(request, metadata=credentials).read()
+            assert told(raised.value).reason == "PERMISSION_DENIED"

@@ -89,6 +89,8 @@ def block_of(found: Found, wanted: Range, with_carried: bool) -> Block:
         raise BrokenLogError(0)
     lasts = [last_offset_of(entry[0]) for entry in entries]
     records, carried = [entry[3] for entry in entries], [entry[4] for entry in entries] if with_carried else []
+    if not all(records):
+        raise ValueError("an entry without records")
     if not wanted.continued or found.trimmed > wanted.after:
         first = lasts[0] - records_in(records[0], fixed) + 1
         if first > wanted.after + 1:

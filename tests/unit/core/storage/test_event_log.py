@@ -188,3 +188,18 @@ async def test_nobody_commits_what_has_not_happened(verbs: Verbs) -> None:
     refused = await verbs.store.commit_offset(verbs.partition, "c", 3, 1)
     assert reason_of(refused) is Reason.INVALID_ARGUMENT
     assert refused.metadata == {"last_offset": "2"}  # type: ignore[union-attr]
+
+
+async def test_cores_of_before_there_were_two_logs_are_answered_as_they_were(verbs: Verbs) -> None:
+    for _ in range(9):
+        await verbs.put()
+    ask, partition = verbs.store.ask, verbs.partition
+    assert await ask(partition, "commit_offset", "old", 4, 1) == b"4"
+    assert await ask(partition, "describe_events", "old") == [b"1", b"10", b"4", b"1"]
+    # The queue and its first job are one entry.
+    for wanted, fields in (((b"1",), 5), ((), 4)):
+        read = await ask(partition, "read_events", 0, 100, *wanted)
+        assert not isinstance(read, Refusal)
+        assert len(read) == 2 + 9 * fields
+    assert await ask(partition, "trim_events", 1, 1000) == [b"5", b"10", 0]
+    assert await ask(partition, "trim_events", 1, 3, 2**53) == [b"8", b"10", 1]
