@@ -239,11 +239,14 @@ class Run:
         """Write, kill, wait for the archive to have it all, and compare."""
         self._write_and_kill()
         rolled_up = rollup_wrong(self._scene, self._choice) if self._rolls_up else []
+        left = [
+            f"of a driver that was killed there is still {each}" for each in self._scene.driver.leftovers().values()
+        ]
         self._scene.driver.kill9()
         started = time.perf_counter()
         wrong, log = self._scene.wrong()
         self._figures["seconds of judgement"] = time.perf_counter() - started
-        return Verdict([*rolled_up, *wrong], log.num_rows, self._done, self._fell, self._figures)
+        return Verdict([*left, *rolled_up, *wrong], log.num_rows, self._done, self._fell, self._figures)
 
     def _write_and_kill(self) -> None:
         scene, started = self._scene, time.monotonic()

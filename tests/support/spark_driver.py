@@ -38,6 +38,10 @@ class SparkDriver(Part):
         """Process ids and commands of the driver that was started last and of all that it started, the driver first."""
         return self._processes_of([self.pid])
 
+    def leftovers(self) -> dict[int, str]:
+        """Of drivers before the last one: what is there still, though each was killed in part or as a whole."""
+        return self._processes_of([session for session in self._sessions if session != self.pid])
+
     def _processes_of(self, sessions: Sequence[int]) -> dict[int, str]:
         """They have a session of their own, whatever became of their parents."""
         found = {}
