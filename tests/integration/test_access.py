@@ -17,6 +17,7 @@ import trustme
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from quintet.v1 import admin_service_pb2 as a
 from quintet.v1 import event_service_pb2 as e
+from quintet.v1 import metrics_service_pb2 as m
 from quintet.v1 import queue_service_pb2 as q
 from quintet.v1 import session_service_pb2 as s
 from quintet.v1 import table_service_pb2 as t
@@ -28,12 +29,19 @@ from tests.support.stack import CorePart, RedisPart, until
 
 CODE = grpc.StatusCode
 CLERK, AUDITOR, LATER = "clerk-token", "auditor-token", "later-token"
+WATCHER = "watcher-token"
 TOKENS = f"""
 [[token]]
 name = "clerk"
 token = "{CLERK}"
 namespaces = ["mail", "mail-*"]
 verbs = ["enqueue", "dequeue", "acknowledge", "create_queue", "put_row"]
+
+[[token]]
+name = "watcher"
+token = "{WATCHER}"
+namespaces = ["mail"]
+verbs = ["snapshot", "stream"]
 
 [[token]]
 name = "auditor"
@@ -139,6 +147,35 @@ class TestTokens:
     async def test_are_asked_for(self, api: Api, metadata: Any) -> None:
         answer = await refused(api.queues.Enqueue(enqueue("mail"), metadata=metadata))
         assert (answer.code, answer.reason) == (CODE.UNAUTHENTICATED, "UNAUTHENTICATED")
+
+    async def test_bound_the_snapshots_that_are_told(self, api: Api) -> None:
+        for namespace in ("mail", "other"):
+            await api.queues.Enqueue(enqueue(namespace), metadata=bearing(AUDITOR))
+        of_all = api.metrics.Stream(m.StreamRequest(), metadata=bearing(AUDITOR))
+        seen: set[str] = set()
+        while not {"mail", "other"} <= seen:
+            seen |= {queue.namespace for queue in (await of_all.read()).queues}
+        of_all.cancel()
+        told = await api.metrics.Snapshot(m.SnapshotRequest(), metadata=bearing(WATCHER))
+        assert {queue.namespace for queue in told.queues} == {"mail"}
+        assert not told.processes
+        told = await api.metrics.Snapshot(m.SnapshotRequest(), metadata=bearing(AUDITOR))
+        assert {queue.namespace for queue in told.queues} >= {"mail", "other"}
+        assert told.processes
+        some = api.metrics.Stream(m.StreamRequest(), metadata=bearing(WATCHER))
+        for _ in range(3):
+            response = await some.read()
+            assert {queue.namespace for queue in response.queues} <= {"mail"}
+            assert not response.processes
+        some.cancel()
+        foreign, mail = m.SnapshotRequest(namespace="other"), m.StreamRequest(namespace="other")
+        for call in (
+            api.metrics.Snapshot(foreign, metadata=bearing(WATCHER)),
+            api.metrics.Stream(mail, metadata=bearing(WATCHER)).read(),
+            api.metrics.Snapshot(m.SnapshotRequest(namespace="mail"), metadata=bearing(CLERK)),
+            api.metrics.Stream(m.StreamRequest(namespace="mail"), metadata=bearing(CLERK)).read(),
+        ):
+            assert (await refused(call)).reason == "PERMISSION_DENIED"
 
     async def test_are_not_asked_for_where_health_is_checked(self, api: Api) -> None:
         assert (await api.health.Check(HealthCheckRequest())).status == HealthCheckResponse.SERVING

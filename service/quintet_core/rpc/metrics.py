@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import grpc
@@ -24,6 +25,7 @@ SERVICE = pb.DESCRIPTOR.services_by_name["MetricsService"].full_name
 # A response beyond this is one that a client would not take.
 SNAPSHOT_BYTES_MAX = 60 << 20
 STREAM_BYTES = 1 << 20
+ENCODED_AT_ONCE = 200
 
 # Each method's name is the API's.
 # ruff: noqa: N802
@@ -48,10 +50,10 @@ class MetricsServicer(metrics_service_pb2_grpc.MetricsServiceServicer):
             known: list[Written] = [each for each in self._newest.known() if sees(each.namespace)]
             if sees(""):
                 known += self._newest.processes()
-            encoded = b"".join(map(_encoded, known))
-            if len(encoded) > SNAPSHOT_BYTES_MAX:
+            encoded = [response async for response in _responses(known)]
+            if sum(map(len, encoded)) > SNAPSHOT_BYTES_MAX:
                 return refusal(Reason.LIMIT_EXCEEDED, "too many queues and tables for one answer: name a namespace")
-            return encoded
+            return b"".join(encoded)
 
         return await self._door.wait(context, "snapshot", request.namespace or None, work, _itself)
 
@@ -84,21 +86,23 @@ async def _tell(context: Context, follower: Follower) -> Refusal:
     # At once, so that a client knows that it is served.
     await context.write(b"")
     while isinstance(told := await follower.take(), list):
-        for response in _responses(map(_encoded, told)):
+        async for response in _responses(told):
             await context.write(response)
     return told
 
 
-def _responses(encoded: Iterable[bytes]) -> Iterator[bytes]:
-    """Fields joined to responses of bounded size."""
+async def _responses(written: Sequence[Written]) -> AsyncIterator[bytes]:
+    """Fields joined to responses of bounded size. Others have their turn in between: there may be many thousands."""
     gathered: list[bytes] = []
     size = 0
-    for each in encoded:
-        gathered.append(each)
-        size += len(each)
+    for place, each in enumerate(written, start=1):
+        gathered.append(_encoded(each))
+        size += len(gathered[-1])
         if size >= STREAM_BYTES:
             yield b"".join(gathered)
             gathered, size = [], 0
+        if place % ENCODED_AT_ONCE == 0:
+            await asyncio.sleep(0)
     if gathered:
         yield b"".join(gathered)
 

@@ -198,7 +198,6 @@ class TestLogTrim:
         assert log.first_offset == 10
         assert dropped
 
-
     async def test_tells_how_much_is_held_and_how_far_consumers_are_behind(
         self, opened: OpenStore, queues: Queues
     ) -> None:
