@@ -15,8 +15,20 @@ from quintet_spark.report.wording import count, instant
 WIDTH, HEIGHT = 1000, 100
 BUCKETS_MAX = 200
 DAY_MS = 86_400_000
-_BUCKETS_MS = (60_000, 300_000, 900_000, 3_600_000, 21_600_000, DAY_MS)
-_TICKS_MS = (60_000, 300_000, 900_000, 1_800_000, 3_600_000, 10_800_000, 21_600_000, 43_200_000, DAY_MS, 7 * DAY_MS)
+_BUCKETS_MS = (1_000, 5_000, 15_000, 60_000, 300_000, 900_000, 3_600_000, 21_600_000, DAY_MS)
+_TICKS_MS = (
+    15_000,
+    60_000,
+    300_000,
+    900_000,
+    1_800_000,
+    3_600_000,
+    10_800_000,
+    21_600_000,
+    43_200_000,
+    DAY_MS,
+    7 * DAY_MS,
+)
 _TICKS_MAX = 6
 
 
@@ -50,10 +62,10 @@ class Chart:
     y_ticks: Sequence[Tick]
 
 
-def bucket_ms(span_ms: int) -> int:
+def bucket_ms(span_ms: int, shortest_ms: int = 60_000) -> int:
     """The shortest usual stretch of time of which at most BUCKETS_MAX cover the span."""
     for candidate in _BUCKETS_MS:
-        if span_ms / candidate <= BUCKETS_MAX:
+        if candidate >= shortest_ms and span_ms / candidate <= BUCKETS_MAX:
             return candidate
     return math.ceil(span_ms / BUCKETS_MAX / DAY_MS) * DAY_MS
 
@@ -124,5 +136,11 @@ def _x_ticks(first_ms: int, last_ms: int) -> list[Tick]:
     )
     ticks = range(-(-first_ms // step) * step, last_ms + 1, step)
     # The date where a day begins or nothing else does, the time of day elsewhere.
-    shown = [instant(each)[5:10] if each % DAY_MS == 0 else instant(each)[11:] for each in ticks]
+    shown = [_moment(each, step) for each in ticks]
     return [Tick(100 * (each - first_ms) / span, label) for each, label in zip(ticks, shown, strict=True)]
+
+
+def _moment(at_ms: int, step_ms: int) -> str:
+    if at_ms % DAY_MS == 0:
+        return instant(at_ms)[5:10]
+    return instant(at_ms)[11:] + (f":{at_ms // 1000 % 60:02}" if step_ms < 60_000 else "")

@@ -25,8 +25,8 @@ class PageRows:
 
     queues and forecasts are what is judged; queues_total says how many there are, when not all fit. busiest, slowest
     and failing are in order and cut to what is shown; poison is in order. overall is the sum over all queues, days
-    that of each day, the newest first. traffic: bucket -> arrivals, completions, failures; backlog: bucket -> jobs;
-    backlogs: the same of each queue (namespace, queue) whose forecast is shown.
+    that of each day, the newest first. traffic: bucket of traffic_bucket_ms -> arrivals, completions, failures;
+    backlog: bucket of bucket_ms -> jobs; backlogs: the same of each queue (namespace, queue) whose forecast is shown.
     """
 
     generated_at_ms: int
@@ -45,6 +45,7 @@ class PageRows:
     poison_total: int = 0
     forecasts: Sequence[Row] = ()
     bucket_ms: int = HOUR_MS
+    traffic_bucket_ms: int = HOUR_MS
     traffic: Mapping[int, Row] = field(default_factory=dict)
     traffic_source: str = "events"
     backlog: Mapping[int, float] = field(default_factory=dict)
@@ -71,6 +72,7 @@ def render(rows: PageRows, options: ReportOptions) -> str:
             "rate": wording.rate,
             "slope": wording.slope,
             "instant": wording.instant,
+            "moment": wording.moment,
         }
     )
     return environment.get_template("page.html.j2").render(_context(rows, options))
@@ -156,19 +158,18 @@ def forecast_end(row: Row, options: ReportOptions) -> str:
 
 
 def _charts(rows: PageRows) -> list[Chart]:
-    if not rows.traffic and not rows.backlog:
-        return []
-    drawn, step, span = [], rows.bucket_ms, _span(rows)
+    drawn: list[Chart] = []
     if rows.traffic:
+        step = rows.traffic_bucket_ms
         values = {name: {at: row[name] for at, row in rows.traffic.items()} for name in _TRAFFIC}
         times, _ = charts.filled(values["arrivals"], step)
         series = [Series(name, name, charts.filled(each, step)[1]) for name, each in values.items()]
         what = f"Arrivals, completions and failures of all queues in each {wording.duration(step)}"
-        drawn.append(charts.chart("Jobs", what, times, series, span))
+        drawn.append(charts.chart("Jobs", what, times, series, _span(rows)))
     if rows.backlog:
-        times, backlog = charts.filled(dict(rows.backlog), step, gap=None)
+        times, backlog = charts.filled(dict(rows.backlog), rows.bucket_ms, gap=None)
         line = [Series("backlog", "backlog", backlog)]
-        drawn.append(charts.chart("Backlog", "Jobs ready, delayed or leased in all queues", times, line, span))
+        drawn.append(charts.chart("Backlog", "Jobs ready, delayed or leased in all queues", times, line, _span(rows)))
     return drawn
 
 

@@ -49,10 +49,10 @@ def percent(share: float | None) -> str:
         return f"{share * 100:.0f}{THIN_SPACE}%"
     if share < 0.0001:
         return f"<{THIN_SPACE}0.01{THIN_SPACE}%"
-    digits = 2 if share > 0.99 else 1
+    digits = 2 if share > 0.99 or share < 0.01 else 1
     # Cut, not rounded: 99.996 % is not 100 %.
     scale = 10**digits
-    return f"{int(share * 100 * scale + 1e-9) / scale:.{digits}f}".removesuffix(".0") + f"{THIN_SPACE}%"
+    return f"{int(share * 100 * scale + 1e-9) / scale:g}" + f"{THIN_SPACE}%"
 
 
 def duration(ms: float | None) -> str:
@@ -101,6 +101,12 @@ def instant(at_ms: float | None) -> str:
     if at_ms is None:
         return UNKNOWN
     return datetime.fromtimestamp(at_ms / _SECOND_MS, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def moment(at_ms: float) -> str:
+    """2026-03-01 14:05, and the seconds where there are any."""
+    seconds = int(at_ms // _SECOND_MS) % 60
+    return instant(at_ms) + (f":{seconds:02}" if seconds else "")
 
 
 def listed(names: list[str], shown_max: int = 3) -> str:

@@ -103,12 +103,13 @@ def _page_rows(
 ) -> PageRows:
     told, seen = _extents(events, metrics)
     instants = [each for each in (told["first"], told["last"], seen["first"], seen["last"]) if each is not None]
-    bucket_ms = charts.bucket_ms(max(instants) - min(instants)) if instants else capacity.HOUR_MS
+    span_ms = max(instants) - min(instants) if instants else 0
+    bucket_ms, traffic_bucket_ms = charts.bucket_ms(span_ms), charts.bucket_ms(span_ms, shortest_ms=1_000)
     queues = _queue_rows(tables["queues"], options)
     overall = _rows(report.overall_levels(tables["queues"]))[0]
     forecasts = _rows(tables["forecast"].orderBy(F.desc("backlog"), *report.QUEUE), QUEUES_JUDGED_MAX)
     poison = _poison_rows(tables["poison_jobs"], options)
-    traffic, source = _traffic(events, rollup, queues, bucket_ms)
+    traffic, source = _traffic(events, rollup, queues, traffic_bucket_ms)
     return PageRows(
         generated_at_ms=time.time_ns() // 1_000_000,
         first_at_ms=min(instants, default=None),
@@ -126,6 +127,7 @@ def _page_rows(
         poison_total=len(poison),
         forecasts=forecasts,
         bucket_ms=bucket_ms,
+        traffic_bucket_ms=traffic_bucket_ms,
         traffic=traffic,
         traffic_source=source,
         **_backlogs(tables["backlog"], shown_queues(forecasts, options), bucket_ms),
@@ -170,7 +172,7 @@ def _traffic(
     events: DataFrame, rollup: DataFrame | None, queues: list[dict[str, Any]], bucket_ms: int
 ) -> tuple[dict[int, dict[str, Any]], str]:
     """Jobs over time, and where from: the rollup is quicker, but may end earlier or cover other days than events do."""
-    if rollup is not None:
+    if rollup is not None and bucket_ms >= capacity.MINUTE_MS:
         rolled = _by_bucket(report.rolled_activity(rollup, bucket_ms=bucket_ms))
         known = sum(row["arrivals"] + row["completions"] for row in rolled.values())
         told = sum(row["arrivals"] + row["completions"] for row in queues if row["counted_by"] == "events")

@@ -43,3 +43,11 @@ def test_ticks_are_at_whole_hours_and_name_the_day_where_it_begins() -> None:
     drawn = charts.chart("t", "d", [], [], (23 * HOUR, 47 * HOUR))
     assert [tick.label for tick in drawn.x_ticks] == ["01-02", "06:00", "12:00", "18:00"]
     assert drawn.x_ticks[0].percent == pytest.approx(100 / 24)
+
+
+def test_a_short_time_is_told_to_the_second() -> None:
+    assert charts.bucket_ms(60_000) == 60_000
+    assert charts.bucket_ms(60_000, shortest_ms=1_000) == 1_000
+    assert charts.bucket_ms(600_000, shortest_ms=1_000) == 5_000
+    drawn = charts.chart("t", "d", [], [], (0, 60_000))
+    assert [tick.label for tick in drawn.x_ticks] == ["01-01", "00:00:15", "00:00:30", "00:00:45", "00:01:00"]

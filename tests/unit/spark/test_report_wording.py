@@ -37,6 +37,8 @@ def test_a_duration_has_two_units_at_most(ms: float | None, said: str) -> None:
         (0.99, f"99{S}%"),
         (0.5, f"50{S}%"),
         (0.1234, f"12.3{S}%"),
+        (0.00087, f"0.08{S}%"),
+        (0.0001, f"0.01{S}%"),
         (0.00001, f"<{S}0.01{S}%"),
         (0.0, f"0{S}%"),
     ],
