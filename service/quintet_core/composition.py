@@ -145,6 +145,7 @@ class Core:
         self.dequeues.close(refusal(Reason.DRAINING))
         self.awaits.close(refusal(Reason.DRAINING))
         self.watches.close_all(refusal(Reason.DRAINING))
+        self.reader.refuse(refusal(Reason.DRAINING))
         self.newest.close_all(refusal(Reason.DRAINING))
         grace_s = self._settings.drain_grace_ms / 1000
         self._background(self.session_servicer.drain(grace_s))

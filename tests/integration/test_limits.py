@@ -8,7 +8,9 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
+from quintet.v1 import admin_service_pb2 as a
 from quintet.v1 import event_service_pb2 as e
+from quintet.v1 import metrics_service_pb2 as m
 from quintet.v1 import queue_service_pb2 as q
 from quintet.v1 import session_service_pb2 as s
 from quintet.v1 import table_service_pb2 as t
@@ -45,6 +47,10 @@ NARROW = {
     "awaiting_max": 1,
     "event_subscriptions_max": 1,
     "watches_max": 1,
+    "block_streams_max": 0,
+    "metrics_streams_max": 0,
+    "consumers_max": 1,
+    "namespaces_max": 0,
 }
 # Met only by a store that does not answer: tests/unit/core/storage/test_pipeline.py.
 ELSEWHERE = {"queued_operations_max", "queued_bytes_max"}
@@ -90,10 +96,17 @@ PASSED = [
     ("page_max", "queues.ListQueues", q.ListQueuesRequest(page_size=4), "INVALID_ARGUMENT"),
     ("page_max", "tables.ScanRows", t.ScanRowsRequest(table="t", page_size=4), "INVALID_ARGUMENT"),
     ("events_per_read_max", "events.ReadEvents", e.ReadEventsRequest(events_max=5), "INVALID_ARGUMENT"),
+    (
+        "namespaces_max",
+        "admin.UpdateNamespace",
+        a.UpdateNamespaceRequest(namespace="some", settings=a.NamespaceSettings(job_events_off=True)),
+        "LIMIT_EXCEEDED",
+    ),
 ]
 # Proved below, each in its own way.
 COUNTED = {
-    "tables_per_watch_max", "owners_max", "parked_max", "awaiting_max", "event_subscriptions_max", "watches_max"
+    "tables_per_watch_max", "owners_max", "parked_max", "awaiting_max", "event_subscriptions_max", "watches_max",
+    "block_streams_max", "metrics_streams_max", "consumers_max",
 }  # fmt: skip
 
 
@@ -168,6 +181,26 @@ async def test_one_subscription_too_many_is_refused(api: Api) -> None:
     answer = await refused(api.events.Subscribe(e.SubscribeRequest(from_earliest=True)).read())
     assert (answer.reason, answer.metadata["max"]) == ("TOO_MANY_IN_FLIGHT", "1")
     subscription.cancel()
+
+
+async def test_one_read_in_blocks_too_many_is_refused(api: Api) -> None:
+    answer = await refused(api.events.ReadBlocks(e.ReadBlocksRequest()).read())
+    assert (answer.reason, answer.metadata["max"]) == ("TOO_MANY_IN_FLIGHT", "0")
+
+
+async def test_one_stream_of_metrics_too_many_is_refused(api: Api) -> None:
+    answer = await refused(api.metrics.Stream(m.StreamRequest()).read())
+    assert (answer.reason, answer.metadata["max"]) == ("TOO_MANY_IN_FLIGHT", "0")
+
+
+async def test_one_consumer_too_many_is_refused(api: Api) -> None:
+    await api.events.OpenConsumer(e.OpenConsumerRequest(consumer="one"))
+    for call in (
+        api.events.OpenConsumer(e.OpenConsumerRequest(consumer="two")),
+        api.events.CommitOffset(e.CommitOffsetRequest(consumer="two")),
+    ):
+        answer = await refused(call)
+        assert (answer.reason, answer.metadata["max"]) == ("LIMIT_EXCEEDED", "1")
 
 
 async def test_a_watch_of_too_many_tables_is_refused(api: Api) -> None:

@@ -34,8 +34,13 @@ class LogReader:
     def __init__(self, terms: RedisTerms) -> None:
         self._terms = terms
         self._link: Link | None = None
+        self._refusing: Refusal | None = None
         self._connecting = asyncio.Lock()
         self._entry_bytes: dict[tuple[int, str], float] = {}
+
+    def refuse(self, why: Refusal) -> None:
+        """From now on, whatever is asked: what reads on can go on elsewhere."""
+        self._refusing = why
 
     async def close(self) -> None:
         """Drop the connection. It is made anew when there is a call still."""
@@ -45,6 +50,8 @@ class LogReader:
     async def read_block(self, partition: int, wanted: Range, with_carried: bool) -> Block | Refusal:
         """The records of a range, or the first of them: about a mebibyte, never none. A range is within the log, and
         not empty. Refusals: OFFSET_TRIMMED, UNAVAILABLE, DAMAGED."""
+        if self._refusing is not None:
+            return self._refusing
         try:
             found = await self._found(partition, wanted)
             block = block_of(found, wanted, with_carried)

@@ -7,7 +7,7 @@ import struct
 from collections.abc import AsyncIterator
 
 import pytest
-from quintet_core.domain.errors import Refusal
+from quintet_core.domain.errors import Refusal, refusal
 from quintet_core.domain.event import Log
 from quintet_core.storage import keys
 from quintet_core.storage.blocks import FIXED_BYTES, Block, Range, records_in
@@ -123,6 +123,13 @@ async def test_a_redis_that_is_away_is_unavailable_and_found_again(
     assert isinstance(await read(reader, 0, 5), Block)
     nowhere = LogReader(RedisTerms(Address(path=redis_server.path + ".none"), PARTITIONS, 5.0, True))
     assert reason_of(await read(nowhere, 0, 5)) is Reason.UNAVAILABLE
+
+
+async def test_whoever_reads_while_the_core_drains_is_sent_on(reader: LogReader, redis: RedisConnection) -> None:
+    last = write(redis, *[1] * 50)
+    assert isinstance(await read(reader, 0, last), Block)
+    reader.refuse(refusal(Reason.DRAINING))
+    assert reason_of(await read(reader, 16, last, continued=True)) is Reason.DRAINING
 
 
 async def test_many_readers_share_the_connection(reader: LogReader, redis: RedisConnection) -> None:
