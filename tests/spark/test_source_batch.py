@@ -135,7 +135,13 @@ class TestAPart:
 
     @pytest.mark.parametrize(
         ("condition", "partitions"),
-        [("partition = 3", 1), ("partition IN (3, 5)", 2), ("partition < 2 AND partition > 5", 1), ("offset < 0", 1)],
+        [
+            ("partition = 3", 1),
+            ("partition IN (3, 5)", 2),
+            ("partition < 2 AND partition > 5", 1),
+            ("offset < 0", 1),
+            ("at > '2100-01-01'", 1),
+        ],
     )
     def test_that_a_filter_leaves_is_all_that_is_read(
         self, spark: SparkSession, core: CorePart, written: Rows, condition: str, partitions: int

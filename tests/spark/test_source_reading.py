@@ -90,3 +90,7 @@ def test_what_the_log_does_not_hold_yet_is_refused(core: CorePart, whole: Stretc
     beyond = Stretch(whole.partition, whole.through, whole.through + 1, PARTITIONS)
     with pytest.raises(SourceError, match="refused: INVALID_ARGUMENT"):
         list(read_stretch(options(core), EVENTS, beyond))
+
+
+def test_what_is_of_other_namespaces_is_passed_over(core: CorePart, whole: Stretch) -> None:
+    assert list(read_stretch(options(core, namespace="nobody's"), EVENTS, whole)) == []
