@@ -12,7 +12,14 @@ import grpc
 from quintet.v1 import event_service_pb2 as wire
 from quintet.v1.event_service_pb2_grpc import EventServiceStub
 from quintet_client.credentials import open_blocking_channel
-from quintet_client.errors import OffsetTrimmedError, QuintetError, StaleEpochError, error_of_rpc
+from quintet_client.errors import (
+    DamagedError,
+    OffsetTrimmedError,
+    QuintetError,
+    StaleEpochError,
+    UnavailableError,
+    error_of_rpc,
+)
 
 from quintet_spark.source.options import Options
 from quintet_spark.source.position import Offsets, Stretch
@@ -141,7 +148,7 @@ class Link(AbstractContextManager["Link"]):
         try:
             yield from call
         except grpc.RpcError as error:
-            raise error_of_rpc(error) from None
+            raise failure_of(error) from None
         finally:
             call.cancel()
 
@@ -151,10 +158,18 @@ class Link(AbstractContextManager["Link"]):
             try:
                 return method(request, timeout=CALL_SECONDS_MAX, metadata=self._credentials.metadata())
             except grpc.RpcError as error:
-                failure = error_of_rpc(error)
+                failure = failure_of(error)
             if not failure.retryable:
                 raise told(failure, self._options) from None
             patience.wait(failure)
+
+
+def failure_of(error: grpc.RpcError) -> QuintetError:
+    """What a failed call stands for. A stream that a dying core tears may end in words that are nobody's: whatever the
+    source asks may be asked again, so that is a core that is away."""
+    failure = error_of_rpc(error)
+    torn = error.code() in (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
+    return UnavailableError(failure.message) if torn and not isinstance(failure, DamagedError) else failure
 
 
 def told(failure: QuintetError, options: Options) -> SourceError:
