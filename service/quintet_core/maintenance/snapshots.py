@@ -20,7 +20,7 @@ from quintet_core.storage.snapshot_store import Left, Taken
 
 NAME = "snapshot"
 # A step takes Redis a millisecond; those of all partitions at once would be felt by operations.
-PARTITIONS_AT_ONCE = 4
+PARTITIONS_AT_ONCE = 2
 STEPS_MAX = 1000
 # Of a slot, in which cores ask, each at another moment.
 _SPREAD = 0.1
@@ -90,7 +90,9 @@ class SnapshotDuty:
     def _until_next_ms(self) -> float:
         interval_ms = self._terms.interval_ms
         now_ms = self._loop_ms() + self._ahead_ms
-        return interval_ms - now_ms % interval_ms + interval_ms * random.uniform(0, _SPREAD)  # noqa: S311
+        wait_ms = interval_ms - now_ms % interval_ms + interval_ms * random.uniform(0, _SPREAD)  # noqa: S311
+        # The partitions' clock stands still when Redis's was set back: then no slot begins however often one asks.
+        return max(wait_ms, interval_ms / 2)
 
     async def take(self) -> None:
         """The work of one slot, or what other cores have left of it."""
