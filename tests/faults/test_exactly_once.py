@@ -1,4 +1,4 @@
-"""Each event of the log is in the archive once, unaltered, whatever is killed while it is written.
+"""Each event of the log is in the archive once, unaltered, whatever is killed while it is written and archived.
 
 The seed is printed. QUINTET_FAULT_SEED repeats the choices of a run. By hand, and larger:
 `python -m tests.support.exactly_once --events 10000000`.
@@ -18,7 +18,7 @@ from tests.support.stack import until
 
 SEED = int(os.environ.get("QUINTET_FAULT_SEED") or random.randrange(10**9))
 EVENTS = 2_000_000
-FAULTS = 8
+FAULTS = 6
 END_SECONDS_MAX = 120.0
 
 
@@ -38,25 +38,14 @@ def tell(capsys: pytest.CaptureFixture[str], line: object) -> None:
 
 @pytest.mark.timeout(900)
 def test_the_archive_of_two_million_events_is_the_log_whatever_is_killed(capsys: pytest.CaptureFixture[str]) -> None:
+    """The log goes behind the archive, so that what is read too late, or committed too early, is missing."""
     tell(capsys, f"QUINTET_FAULT_SEED={SEED}")
-    with Archiving(SEED) as scene:
+    with Archiving(SEED, trims=True) as scene:
         verdict = Run(scene, EVENTS, FAULTS, SEED, lambda _: None).judged()
         tell(capsys, verdict)
         assert verdict.wrong == [], f"QUINTET_FAULT_SEED={SEED}\n{scene.stack.logs()}"
         assert verdict.events >= EVENTS
-        committed = [partition.committed_offset for partition in scene.partitions(ARCHIVE)]
-        assert any(offset > 0 for offset in committed), committed
-
-
-@pytest.mark.timeout(600)
-def test_the_log_is_trimmed_behind_the_archive_and_the_archive_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(capsys, f"QUINTET_FAULT_SEED={SEED}")
-    with Archiving(SEED, trims=True) as scene:
-        verdict = Run(scene, 200_000, 3, SEED, lambda _: None).judged()
-        tell(capsys, verdict)
-        assert verdict.wrong == [], f"QUINTET_FAULT_SEED={SEED}\n{scene.stack.logs()}"
-        partitions = [partition for partition in scene.partitions() if partition.last_offset]
-        assert all(partition.first_offset > 1 for partition in partitions), partitions
+        assert sum(partition.first_offset - 1 for partition in scene.partitions()) > EVENTS / 2, "little was trimmed"
 
 
 @pytest.mark.timeout(600)

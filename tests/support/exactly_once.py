@@ -210,10 +210,10 @@ class Run:
             "kill the core": scene.core.restart,
             "kill Redis": scene.redis.restart,
             "kill the driver's JVM": scene.driver.kill9_jvm,
-            "kill the driver's workers": scene.driver.kill9_workers,
             "kill the core and Redis": self._kill_store,
-            "kill the driver's own process": scene.driver.kill9_python,
             "kill everything": self._kill_everything,
+            "kill the driver's own process": scene.driver.kill9_python,
+            "kill the driver's workers": scene.driver.kill9_workers,
         }
 
     def _kill_store(self) -> None:
@@ -313,13 +313,16 @@ def forgotten(log: pa.Table, told: Told) -> list[str]:
 @click.command()
 @click.option("--events", default=2_000_000, show_default=True, help="Events to write at the least.")
 @click.option("--faults", default=8, show_default=True, help="Parts to kill, each kind of fault as often as any other.")
+@click.option("--trim", is_flag=True, help="Keep of the log what is neither archived nor recorded here, and no more.")
 @click.option("--rollup", is_flag=True, help="Then roll up all of it, and compare that, too.")
 @click.option("--seed", type=int, help="Of a run to repeat.")
-def main(events: int, faults: int, rollup: bool, seed: int | None) -> None:
+def main(events: int, faults: int, trim: bool, rollup: bool, seed: int | None) -> None:
     """Kill things while events are archived; exit code 1 when the archive is not the log."""
     seed = random.randrange(10**9) if seed is None else seed
     print(f"--events {events} --faults {faults} --seed {seed}", flush=True)
-    with Archiving(seed) as scene:
+    if trim and rollup:
+        raise click.UsageError("the rollup needs what --trim cuts: give one of them")
+    with Archiving(seed, trims=trim) as scene:
         run = Run(scene, events, faults, seed, lambda line: print(f"  {line}", flush=True), rolls_up=rollup)
         verdict = run.judged()
     print(verdict)
