@@ -29,6 +29,8 @@ def commands(page: Path) -> Iterator[list[str]]:
         for line in block.splitlines():
             assert line.startswith("$ "), line
             yield shlex.split(line.removeprefix("$ "))
+    for said in re.findall(r"`(quintet [^`]+)`", page.read_text()):
+        yield shlex.split(said)
 
 
 def commands_of(program: str) -> list[list[str]]:
