@@ -14,7 +14,7 @@ from quintet_kit.metrics import MetricSet, metrics_table
 from quintet_kit.settings import ProcessSettings, Settings, settings_table
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("quintet_cli.up", "quintet_core", "quintet_adapters")
+PACKAGES = ("quintet_cli.up", "quintet_core", "quintet_adapters", "quintet_spark.jobs")
 C = TypeVar("C")
 
 SETTINGS_HEAD = """# Settings

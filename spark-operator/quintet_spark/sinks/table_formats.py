@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -53,7 +54,7 @@ class TableFormatSink:
         """See `Sink`."""
         self._expect_package(spark)
         try:
-            return spark.read.format(self._format.name).load(self._place.path)
+            return self._loaded(spark)
         except AnalysisException as error:
             raise SinkError(f"{self._place.path}: nothing has been written there yet ({error})") from None
 
@@ -64,10 +65,18 @@ class TableFormatSink:
     def _make_table(self, spark: SparkSession) -> None:
         """A table without rows, where there is none: Iceberg writes no stream into a table that is not there."""
         try:
-            spark.read.format(self._format.name).load(self._place.path)
+            self._loaded(spark)
         except AnalysisException:
             empty = spark.createDataFrame([], self._place.schema).write.format(self._format.name)
             empty.partitionBy(*self._place.folders).mode("append").save(self._place.path)
+
+    def _loaded(self, spark: SparkSession) -> DataFrame:
+        try:
+            return spark.read.format(self._format.name).load(self._place.path)
+        except Py4JJavaError as error:  # the package is made for another Spark
+            raise SinkUnavailableError(
+                f"the package of {self._format.name} does not work with Spark {spark.version}: {error.java_exception}"
+            ) from None
 
     def _expect_package(self, spark: SparkSession) -> None:
         jvm: Any = spark._jvm
