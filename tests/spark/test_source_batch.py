@@ -149,7 +149,8 @@ class TestAPart:
         frame = read(spark, core).where(condition)
         assert frame.rdd.getNumPartitions() <= partitions
         held = spark.createDataFrame(
-            [(row["partition"], row["offset"]) for row in written], "partition int, offset long"
+            [(row["partition"], row["offset"], row["at"]) for row in written],
+            "partition int, offset long, at timestamp",
         )
         assert frame.count() == held.where(condition).count()
 
