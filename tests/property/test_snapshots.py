@@ -114,7 +114,8 @@ def test_snapshots_and_the_model_agree(redis_server: RedisServer) -> None:
             max_examples=EXAMPLES,
             stateful_step_count=60,
             deadline=None,
+            print_blob=True,
             suppress_health_check=list(HealthCheck),
             phases=PHASES,
-        ),  # fmt: skip
+        ),
     )
