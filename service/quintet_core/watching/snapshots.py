@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 from quintet_kit.logs import get_logger
 
-from quintet_core.domain.errors import Refusal
+from quintet_core.domain.errors import Reason, Refusal
 from quintet_core.domain.event import Log
 from quintet_core.domain.snapshot import QUEUE_TOTALS, TABLE_TOTALS, MetricKind, ProcessSnapshot, Snapshot
 from quintet_core.storage.blocks import Block, Range
@@ -188,16 +188,20 @@ class NewestSnapshots:
             wanted = Range(Log.METRICS, partition.position, step.last_offset, partition.continued)
             block = await self._store.read_block(number, wanted, with_carried=False)
             if isinstance(block, Refusal):
-                # Trimmed before it was read, or damaged: what is there in the next slot will do.
-                get_logger().warning("snapshots_not_read", partition=number, reason=block.reason.name)
-                partition.position = step.last_offset
-                partition.continued = False
+                self._skip(number, step, block)
                 return
             try:
                 self._take_in(number, partition, block)
             except (struct.error, IndexError):
                 get_logger().warning("snapshots_not_understood", partition=number, after_offset=partition.position)
             partition.position, partition.continued = block.last_offset, True
+
+    def _skip(self, number: int, step: Taken, refused: Refusal) -> None:
+        """Trimmed before it was read, or damaged: what is there in the next slot will do. Else it is read then."""
+        if refused.reason in (Reason.OFFSET_TRIMMED, Reason.DAMAGED):
+            get_logger().warning("snapshots_not_read", partition=number, reason=refused.reason.name)
+            partition = self._partitions[number]
+            partition.position, partition.continued = step.last_offset, False
 
     async def _begin(self, number: int, step: Taken) -> None:
         """As far back as the newest of what is idle."""
