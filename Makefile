@@ -22,14 +22,14 @@ help: ## List the targets
 run: .venv/.installed redis ## Install what is missing, start everything, show what listens where (ARGS="--data DIR ...")
 	@exec $(BIN)/quintet up $(ARGS)
 
-pipeline: .venv/.installed-spark redis ## Show the pipeline: a load, archive and rollup beside it, then the report (SECONDS=60 ARGS="--folder DIR ...")
+pipeline: .venv/.installed-spark redis java ## Show the pipeline: a load, archive and rollup beside it, then the report (SECONDS=60 ARGS="--folder DIR ...")
 	@exec $(BIN)/python -m quintet_spark pipeline --seconds $(SECONDS) $(ARGS)
 
 ##@ Develop
-.PHONY: venv test lint types imports verify format proto docs bench clean redis prometheus dashboards
+.PHONY: venv test lint types imports verify format proto docs bench clean redis java prometheus dashboards
 venv: .venv/.installed-dev ## Make the virtual environment with everything for development
 
-test: .venv/.installed-dev redis prometheus lint types imports verify ## Check everything: style, types, layers, generated files, tests (ARGS="-k ..."; WORKERS=0: one after the other)
+test: .venv/.installed-dev redis java prometheus lint types imports verify ## Check everything: style, types, layers, generated files, tests (ARGS="-k ..."; WORKERS=0: one after the other)
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(ARGS)
 
 lint: .venv/.installed-dev ## Check style and format
@@ -42,7 +42,7 @@ types: .venv/.installed-dev ## Check types
 imports: .venv/.installed-dev ## Check the layers
 	@$(BIN)/lint-imports --no-logo
 
-verify: .venv/.installed-dev ## Check that generated stubs and docs tables are current
+verify: .venv/.installed-dev ## Check that generated stubs, docs tables and dashboards are current
 	@tools/verify_generated.sh $(BIN)/python
 
 format: .venv/.installed-dev ## Format the code
@@ -67,6 +67,9 @@ clean: ## Remove what was generated here, but never data/
 
 redis:
 	@tools/ensure_redis.sh
+
+java:
+	@tools/ensure_java.sh
 
 prometheus:
 	@tools/ensure_prometheus.sh
