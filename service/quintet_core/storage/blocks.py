@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from quintet_core.domain.event import Log
 from quintet_core.storage.event_log import Entry, last_offset_of, names_in
@@ -18,6 +19,8 @@ FIXED_BYTES = {Log.EVENTS: 48, Log.METRICS: 175}
 """Of a record before its detail; the length of that stands in the last two of them."""
 _NUMBER_AT, _NUMBER_END = 1, 5
 _SIZE_AT, _STATE_AT = 41, 45
+# Names and values of t, n and e; and of v.
+_FIELDS, _FIELDS_CARRYING = 6, 8
 # Of a record that is about no queue or table.
 _NO_NUMBER = 0
 _VALUE_CARRIED, _PAYLOAD_CARRIED = 1, 64
@@ -75,43 +78,72 @@ class BrokenLogError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Entries behind the beginning of a range, and up to where the log had been trimmed when they were read."""
+    """Entries behind the beginning of a range, as columns, and up to where the log had been trimmed when they were
+    read. `carried` is empty when none carries anything."""
 
-    entries: list[Entry]
-    trimmed: int
+    ids: list[bytes]
+    times: list[bytes]
+    names: list[bytes]
+    records: list[bytes]
+    carried: list[bytes]
+    trimmed: int = 0
+
+    @staticmethod
+    def of_stream(read: list[Any], trimmed: int) -> Found:
+        """Entries as XRANGE gives them. Raises ValueError for what are none."""
+        fields = [entry[1] for entry in read]
+        widths = set(map(len, fields))
+        if not widths <= {_FIELDS, _FIELDS_CARRYING}:
+            raise ValueError("an entry of another shape")
+        return Found(
+            [entry[0] for entry in read],
+            [each[1] for each in fields],
+            [each[3] for each in fields],
+            [each[5] for each in fields],
+            [each[7] if len(each) > _FIELDS else b"" for each in fields] if _FIELDS_CARRYING in widths else [],
+            trimmed,
+        )
+
+    @staticmethod
+    def of_entries(entries: list[Entry]) -> Found:
+        """Entries of which none was trimmed."""
+        ids, times, names, records, carried = map(list, zip(*entries, strict=True)) if entries else ([], [], [], [], [])
+        return Found(ids, times, names, records, carried)
 
 
 def block_of(found: Found, wanted: Range, with_carried: bool) -> Block:
     """The entries joined, from the first record of a range to its last, when they reach so far. Raises BrokenLogError,
     and ValueError for what are no entries."""
-    entries, fixed = found.entries, FIXED_BYTES[wanted.log]
-    if not entries:
+    ids, records, fixed = found.ids, found.records, FIXED_BYTES[wanted.log]
+    carried = found.carried if with_carried else []
+    if not ids:
         raise BrokenLogError(0)
-    lasts = [last_offset_of(entry[0]) for entry in entries]
-    records, carried = [entry[3] for entry in entries], [entry[4] for entry in entries] if with_carried else []
     if not all(records):
         raise ValueError("an entry without records")
     if not wanted.continued or found.trimmed > wanted.after:
-        first = lasts[0] - records_in(records[0], fixed) + 1
+        first = last_offset_of(ids[0]) - records_in(records[0], fixed) + 1
         if first > wanted.after + 1:
             raise BrokenLogError(first)
         _cut_head(records, carried, wanted.after + 1 - first, fixed)
-    beyond = bisect_left(lasts, wanted.through)
-    if beyond < len(lasts) and lasts[beyond] > wanted.through:
+    last, count = last_offset_of(ids[-1]), len(ids)
+    if last > wanted.through:
+        lasts = [last_offset_of(named_by) for named_by in ids]
+        beyond = bisect_left(lasts, wanted.through)
         begins = lasts[beyond - 1] + 1 if beyond else wanted.after + 1
         _cut_tail(records, carried, beyond, wanted.through + 1 - begins, fixed)
-    kept = slice(0, beyond + 1)
-    named = {entry[2] for entry in entries[kept]}
-    records, carried = records[kept], [values for values in carried[kept] if values]
+        last, count = wanted.through, beyond + 1
+        records, carried = records[:count], carried[:count]
+    carried = [values for values in carried if values]
+    entry_bytes = list(map(len, records))
     return Block(
         wanted.after + 1,
-        min(lasts[min(beyond, len(lasts) - 1)], wanted.through),
-        {number: split_name_key(key) for names in named for number, key in names_in(names)},
-        list(map(len, records)),
-        [int(entry[1]) for entry in entries[kept]],
+        last,
+        {number: split_name_key(key) for names in set(found.names[:count]) for number, key in names_in(names)},
+        entry_bytes,
+        list(map(int, found.times[:count])),
         records,
         carried,
-        sum(map(len, records)) + sum(map(len, carried)),
+        sum(entry_bytes) + sum(map(len, carried)),
     )
 
 

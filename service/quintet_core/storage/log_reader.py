@@ -16,7 +16,6 @@ from quintet_core.domain.limits import SEQUENCE_MAX
 from quintet_core.storage import keys
 from quintet_core.storage.blocks import Block, BrokenLogError, Found, Range, block_of
 from quintet_core.storage.connection import RedisTerms
-from quintet_core.storage.event_log import Entry, entry_of_stream
 from quintet_core.storage.link import Link, LinkLostError, Reply, connect, into
 
 _BLOCK_BYTES = 1 << 20
@@ -71,13 +70,14 @@ class LogReader:
         count = self._entries_wanted(self._entry_bytes.get(known))
         reach = min(wanted.through - wanted.after, _OFFSETS_MAX)
         found = await self._read(partition, wanted, wanted.after + reach + _OFFSETS_BEYOND, count)
-        if not found.entries:
+        if not found.ids:
             # The next entry is a large one.
             found = await self._read(partition, wanted, SEQUENCE_MAX, 1)
-        if found.entries:
-            self._entry_bytes[known] = max(len(entry[3]) + len(entry[4]) for entry in found.entries)
-        if any(entry[4] for entry in found.entries):
-            self._entry_bytes[known] = max(self._entry_bytes[known], _BLOCK_BYTES / _CARRYING_MAX)
+        if found.ids:
+            largest = max(map(len, found.records))
+            if found.carried:
+                largest = max(largest + max(map(len, found.carried)), _BLOCK_BYTES // _CARRYING_MAX)
+            self._entry_bytes[known] = largest
         return found
 
     def _entries_wanted(self, entry_bytes: float | None) -> int:
@@ -106,7 +106,9 @@ class LogReader:
         for reply in (read, cut):
             if isinstance(reply, Exception):
                 raise reply
-        return Found(_entries(read), int(cut or 0))
+        if not isinstance(read, list):
+            raise LinkLostError("Redis answers something else than entries")
+        return Found.of_stream(read, int(cut or 0))
 
     async def _connected(self) -> Link:
         async with self._connecting:
@@ -119,12 +121,6 @@ def _packed(*parts: str | int) -> bytes:
     # The stub wants a tuple of one element.
     packed: bytes = hiredis.pack_command(parts)  # type: ignore[arg-type]
     return packed
-
-
-def _entries(read: Reply) -> list[Entry]:
-    if not isinstance(read, list):
-        raise LinkLostError("Redis answers something else than entries")
-    return [entry_of_stream(raw) for raw in read]
 
 
 def _nothing() -> None:

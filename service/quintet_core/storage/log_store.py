@@ -86,7 +86,7 @@ class LogStore(Asking):
         a log_reader.LogReader reads many. Refusal: OFFSET_TRIMMED."""
         limit = min(wanted.through - wanted.after, _BLOCK_RECORDS)
         answer = await self.ask(partition, "read_events", wanted.after, limit, b"1", wanted.log.value)
-        return parsed(lambda told: block_of(Found(_entries(told), 0), wanted, with_carried), answer)
+        return parsed(lambda told: block_of(Found.of_entries(_entries(told)), wanted, with_carried), answer)
 
     async def find_offset(self, partition: int, log: Log, at_ms: int) -> int | Refusal:
         """The offset behind which records are as young as a moment, or younger."""
