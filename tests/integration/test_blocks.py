@@ -220,3 +220,49 @@ async def test_who_sees_one_namespace_gets_the_rest_blank(tmp_path: Path, queue:
             with pytest.raises(grpc.aio.AioRpcError) as raised:
                 await api.events.ReadBlocks(request, metadata=credentials).read()
             assert told(raised.value).reason == "PERMISSION_DENIED"
+
+
+async def test_of_metrics_hold_snapshots_and_blank_those_of_others(api: Api, queue: str) -> None:
+    names = [(namespace, f"{queue}-{number}") for namespace in NAMESPACES for number in range(40)]
+    for namespace, name in names:
+        await api.queues.CreateQueue(q.CreateQueueRequest(namespace=namespace, queue=name))
+    partition = await partition_of(api, names[0][1])
+    wanted = {name for name in names if await partition_of(api, name[1], name[0]) == partition}
+    assert {namespace for namespace, _ in wanted} == set(NAMESPACES)
+    told: set[tuple[str, str]] = set()
+    async with asyncio.timeout(60):
+        while not wanted <= told:
+            told = {name for name, kind in await snapshots(api, partition) if kind == QUEUE}
+    seen = await snapshots(api, partition, namespace="other")
+    assert {namespace for (namespace, _), kind in seen if kind} == {"other"}
+    assert any(kind == 0 for _, kind in seen)
+    assert len(seen) >= len(told)
+
+
+QUEUE, SNAPSHOT_BYTES = 1, 175
+
+
+async def snapshots(api: Api, partition: int, **fields: object) -> list[tuple[tuple[str, str], int]]:
+    """Name and kind of every snapshot that a partition holds."""
+    log = e.LOG_METRICS
+    held = (await api.events.ListPartitions(e.ListPartitionsRequest(log=log))).partitions[partition]
+    found = []
+    for block in await read_blocks(
+        api,
+        log=log,
+        partition=partition,
+        after_offset=held.first_offset - 1,
+        through_offset=held.last_offset,
+        **fields,
+    ):
+        named = list(zip(block.namespaces, block.names, strict=True))
+        names = dict(zip(block.numbers, named, strict=True))
+        at = 0
+        while at < len(block.records):
+            number = int.from_bytes(block.records[at + 1 : at + 5], "big")
+            found.append((names.get(number, ("", "")), block.records[at]))
+            detail = block.records[at + SNAPSHOT_BYTES - 2 : at + SNAPSHOT_BYTES]
+            at += SNAPSHOT_BYTES + int.from_bytes(detail, "big")
+        assert at == sum(block.entry_bytes) == len(block.records)
+    assert len(found) == held.last_offset - held.first_offset + 1
+    return found
