@@ -12,9 +12,10 @@ from quintet_cli.commands import exit_codes
 from quintet_cli.commands.connected import connected
 from quintet_cli.commands.output import Output, instant
 
-QUEUE_HEADINGS = ("queue", "ready", "delayed", "leased", "dead", "oldest", "in/s", "out/s", "done/s", "as of")
-TABLE_HEADINGS = ("table", "rows", "put/s", "deleted/s", "as of")
+QUEUE_HEADINGS = ("queue", "ready", "delayed", "leased", "dead", "oldest", "in/s", "out/s", "done/s")
+TABLE_HEADINGS = ("table", "rows", "put/s", "deleted/s")
 _MINUTE_S, _HOUR_S = 60, 3600
+_GONE_MS = 180_000
 
 Thing = QueueSnapshot | TableSnapshot
 
@@ -66,6 +67,7 @@ class _Board:
             return
         if self._again:
             self._output.clear()
+        self._forget_gone()
         queues = sorted(self._queues.values(), key=lambda each: (-each.held, each.namespace, each.queue))
         tables = sorted(self._tables.values(), key=lambda each: (-each.rows, each.namespace, each.table))
         if not queues and not tables:
@@ -74,9 +76,21 @@ class _Board:
             self._output.table(QUEUE_HEADINGS, (self._queue_row(each) for each in queues[: self._limit]))
         if tables:
             self._output.table(TABLE_HEADINGS, (self._table_row(each) for each in tables[: self._limit]))
+        if newest := self._newest_ms():
+            self._output.say(f"as of {instant(newest)}", {})
         more = max(0, len(queues) - self._limit) + max(0, len(tables) - self._limit)
         if more:
             self._output.say(f"and {more} more (--limit)", {})
+
+    def _newest_ms(self) -> int:
+        things: list[Thing] = [*self._queues.values(), *self._tables.values()]
+        return max((each.at_ms for each in things), default=0)
+
+    def _forget_gone(self) -> None:
+        # What is there is told once a minute at least.
+        gone_ms = self._newest_ms() - _GONE_MS
+        self._queues = {key: each for key, each in self._queues.items() if each.at_ms > gone_ms}
+        self._tables = {key: each for key, each in self._tables.items() if each.at_ms > gone_ms}
 
     def _named(self, namespace: str, name: str) -> str:
         return f"{namespace}/{name}" if self._all_namespaces else name
@@ -92,7 +106,6 @@ class _Board:
             round(each.enqueued_rate, 1),
             round(each.dequeued_rate, 1),
             round(each.acknowledged_rate, 1),
-            instant(each.at_ms)[-12:-4],
         )
 
     def _table_row(self, each: TableSnapshot) -> tuple[object, ...]:
@@ -101,7 +114,6 @@ class _Board:
             each.rows,
             round(each.put_rate, 1),
             round(each.deleted_rate, 1),
-            instant(each.at_ms)[-12:-4],
         )
 
 
