@@ -15,6 +15,10 @@ DELIVERIES_JUDGED_MIN = 20
 FAILURES_WATCHED_MIN = 10
 FAILURE_SHARE_WATCHED = 0.1
 OLD_MS = HOUR_MS
+GROWTH_MIN = 10
+"""Jobs, and below it the share of its backlog, that a queue must have grown by in the time looked at."""
+GROWTH_SHARE_MIN = 0.1
+MINUTES_PER_HOUR = 60
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ def _verb(rows: Sequence[Row], one: str, many: str) -> str:
 
 
 def _judge_capacity(forecasts: Sequence[Row], options: ReportOptions, findings: Findings) -> None:
-    growing = sorted((row for row in forecasts if row["verdict"] == "growing"), key=lambda row: -row["slope"])
+    growing = sorted((row for row in forecasts if _grows_to_speak_of(row, options)), key=lambda row: -row["slope"])
     soon = (row for row in growing if _is_full_soon(row, options))
     full = sorted(soon, key=lambda row: row["reached_in_hours"])
     overloaded = [row for row in growing if row not in full and _is_overloaded(row)]
@@ -74,7 +78,17 @@ def _judge_capacity(forecasts: Sequence[Row], options: ReportOptions, findings: 
     if forecasts and not growing:
         known = [row for row in forecasts if row["verdict"] not in ("not enough data", "gone")]
         if known:
-            findings.fine.append(Finding(f"No backlog grows, of {plural(len(known), 'queue')} judged.", "capacity"))
+            findings.fine.append(
+                Finding(f"No backlog grows to speak of, of {plural(len(known), 'queue')} judged.", "capacity")
+            )
+
+
+def _grows_to_speak_of(row: Row, options: ReportOptions) -> bool:
+    """Of many queues a few seem to grow by chance, and by little: the least growth likely must be worth a sentence."""
+    if row["verdict"] != "growing":
+        return False
+    least = row["slope_low"] * row["points"] / MINUTES_PER_HOUR
+    return _is_full_soon(row, options) or least >= max(GROWTH_MIN, GROWTH_SHARE_MIN * row["backlog"])
 
 
 def _is_full_soon(row: Row, options: ReportOptions) -> bool:

@@ -198,8 +198,18 @@ def test_all_is_well_when_it_is() -> None:
             [],
             "“work” will hold 1\u202f000 jobs in about 2\u202fh",
         ),
-        ([], [forecast(verdict="growing", slope=6.0, utilisation=1.2)], [], "“work” grows: more arrives than"),
-        ([], [forecast(verdict="growing", slope=6.0, capacity_rate=0.0)], [], "“work” grows: more arrives than"),
+        (
+            [],
+            [forecast(verdict="growing", slope=60.0, slope_low=50.0, utilisation=1.2)],
+            [],
+            "“work” grows: more arrives than",
+        ),
+        (
+            [],
+            [forecast(verdict="growing", slope=60.0, slope_low=50.0, capacity_rate=0.0)],
+            [],
+            "“work” grows: more arrives than",
+        ),
     ],
 )
 def test_what_needs_action_is_said(
@@ -216,10 +226,10 @@ def test_what_needs_action_is_said(
         ([level(dead_end=3)], [], [], "3 dead jobs wait to be redriven or deleted."),
         ([level(failures=10, failure_share=0.5)], [], [], "“work” gets at least 10\u202f% of deliveries back"),
         ([level(oldest_age_end_ms=2 * HOUR_MS)], [], [], "“work” holds a job that has been ready for up to 2\u202fh."),
-        ([], [forecast(verdict="growing", slope=6.0)], [], "“work” grows, though its workers"),
+        ([], [forecast(verdict="growing", slope=60.0, slope_low=50.0)], [], "“work” grows, though its workers"),
         (
             [],
-            [forecast(verdict="growing", slope=1.0, reached_in_hours=2_000.0)],
+            [forecast(verdict="growing", slope=60.0, slope_low=50.0, reached_in_hours=2_000.0)],
             [],
             "“work” grows, though its workers",
         ),
@@ -232,6 +242,15 @@ def test_what_is_worth_watching_is_said(
     actions, (watch,), _ = sentences(find(queues, forecasts, jobs, OPTIONS))
     assert not actions
     assert said in watch
+
+
+@pytest.mark.parametrize(("slope_low", "backlog", "is_told"), [(9.9, 5, False), (10, 5, True), (10, 101, False)])
+def test_growth_that_is_next_to_nothing_is_not_worth_a_sentence(slope_low: float, backlog: int, is_told: bool) -> None:
+    """Sixty minutes were looked at."""
+    row = forecast(verdict="growing", slope=slope_low + 1, slope_low=slope_low, backlog=backlog, utilisation=1.2)
+    actions, _, fine = sentences(find([], [row], [], OPTIONS))
+    assert bool(actions) is is_told
+    assert ("No backlog grows to speak of, of 1 queue judged." in fine) is not is_told
 
 
 def test_queues_that_only_snapshots_tell_of_are_judged_by_what_is_known() -> None:
