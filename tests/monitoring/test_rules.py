@@ -97,3 +97,23 @@ def test_the_address_of_pages_is_put_before_them_where_it_is_known(tmp_path: Pat
 def test_what_is_recorded_is_named_by_level_metric_and_operation() -> None:
     for rule in rules():
         assert "alert" in rule or re.fullmatch(r"[a-z_]+:quintet_\w+:\w*rate(5m|1h)", rule["record"])
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_texts_of_alerts_that_came_are_whole(tmp_path: Path, path: Path) -> None:
+    """Cases in which alerts fire are asked for none: promtool shows what came instead."""
+    (tmp_path / "rules").symlink_to(MONITORING / "rules")
+    cases: dict[str, dict[str, Any]] = {}
+    for case in read_yaml(path)["tests"]:
+        name = case["name"].partition(":")[0]
+        fires = [look["eval_time"] for look in case.pop("promql_expr_test") if look["exp_samples"]]
+        if fires and name not in cases:
+            cases[name] = case
+            case["alert_rule_test"] = [{"alertname": name, "eval_time": fires[0], "exp_alerts": []}]
+    document = {"rule_files": ["rules/*.yml"], "evaluation_interval": "15s", "tests": list(cases.values())}
+    (tmp_path / "cases.yml").write_text(yaml.safe_dump(document))
+    shown = subprocess.run(["promtool", "test", "rules", tmp_path / "cases.yml"], capture_output=True, text=True)
+    came = shown.stdout + shown.stderr
+    assert {name for name in cases if f'runbook_url="docs/runbooks/{name}.md"' not in came} == set()
+    for broken in ("error expanding", "%!", "<no value>", "{{", "NaN"):
+        assert broken not in came
