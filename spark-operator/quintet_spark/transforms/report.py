@@ -180,11 +180,13 @@ def ranked(levels: DataFrame) -> DataFrame:
     delivered = F.col("deliveries_timed") > 0
     failing = (F.col("failures") > 0) | (F.col("deaths") > 0)
     # One window over all: it holds a row of each queue, not of each job.
-    return levels.withColumns({
-        "traffic_rank": F.row_number().over(Window.orderBy(traffic.desc(), *QUEUE)),
-        "slow_rank": _place(delivered, "wait_p95_ms", "wait_max_ms"),
-        "failing_rank": _place(failing, "deaths", "failures", "failure_share"),
-    })
+    return levels.withColumns(
+        {
+            "traffic_rank": F.row_number().over(Window.orderBy(traffic.desc(), *QUEUE)),
+            "slow_rank": _place(delivered, "wait_p95_ms", "wait_max_ms"),
+            "failing_rank": _place(failing, "deaths", "failures", "failure_share"),
+        }
+    )
 
 
 def _place(where: Column, *most_first: str) -> Column:
