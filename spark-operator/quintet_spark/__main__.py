@@ -20,7 +20,7 @@ from quintet_spark.jobs.loading import TableNotEmptyError
 from quintet_spark.jobs.options import setting_options, settings_of
 from quintet_spark.jobs.pipeline import Pipeline, PipelineError
 from quintet_spark.jobs.running import JobError, Running, run_until, stop_signals
-from quintet_spark.jobs.session import spark_session
+from quintet_spark.jobs.session import BATCH_SHUFFLES, spark_session
 from quintet_spark.jobs.settings import ReportSettings, RestoreSettings, SparkSettings, StreamSettings
 from quintet_spark.sinks.sink import SinkError
 
@@ -63,7 +63,7 @@ def run_command(jobs: tuple[str, ...], **given: Any) -> None:
 def report_command(**given: Any) -> None:
     """Write the report on what the lake holds: tables, and a page to read."""
     settings = settings_of(ReportSettings, given)
-    with _told(settings, "report"), spark_session(settings, "report") as spark:
+    with _told(settings, "report"), spark_session(settings, "report", shuffles=BATCH_SHUFFLES) as spark:
         written = report.run(spark, settings)
         get_logger().info("report_written", page=written.page, needs_action=written.needs_action)
         click.echo(written.page)
@@ -91,7 +91,7 @@ def restore_command(
         raise click.UsageError("--at and --through-offset say the same thing: give one of them")
     settings = settings_of(RestoreSettings, given)
     wanted = restore.Wanted(table, table if into is None else into, at_ms, through_offset, dry_run)
-    with _told(settings, "restore"), spark_session(settings, "restore") as spark:
+    with _told(settings, "restore"), spark_session(settings, "restore", shuffles=BATCH_SHUFFLES) as spark:
         done = restore.run(spark, settings, wanted)
         _say_restored(done, wanted, as_json)
 

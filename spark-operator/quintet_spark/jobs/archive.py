@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from pyspark.sql import DataFrame, SparkSession
 
 from quintet_spark.jobs.lake import Lake
@@ -26,13 +28,8 @@ def start(spark: SparkSession, settings: StreamSettings) -> list[Running]:
     ):
         read = log_stream(spark, settings, log, consumer=NAME, events_max=settings.spark_archive_events_max)
         frame = _few_files(archived(read), settings, spark)
-        started.append(
-            Running(
-                query,
-                sink.stream(frame, query_name=query, checkpoint=lake.checkpoint(query), trigger=trigger),
-                sink,
-            )
-        )
+        begin = partial(sink.stream, frame, query_name=query, checkpoint=lake.checkpoint(query), trigger=trigger)
+        started.append(Running(query, begin, sink))
     return started
 
 

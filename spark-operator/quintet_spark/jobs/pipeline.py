@@ -22,7 +22,7 @@ from quintet_spark.jobs.synthetic_load import LoadThread, SyntheticLoad
 
 WINDOW_S = 5
 LATE_MS = 1_000
-LAST_WINDOW_SECONDS_MAX = 30.0
+LAST_WINDOW_SECONDS_MAX = 60.0
 
 
 class PipelineError(Exception):
@@ -62,7 +62,7 @@ class Pipeline:
                 spark_rollup_interval_s=2,
                 spark_rollup_window_s=WINDOW_S,
                 spark_rollup_late_ms=LATE_MS,
-                spark_stop_ms_max=10_000,
+                spark_stop_ms_max=60_000,
             )
             with spark_session(self._settings, "pipeline") as spark, stop_signals() as stop:
                 self._stream(spark, settings, endpoint, stop)
@@ -83,7 +83,7 @@ class Pipeline:
             self._say(f"load ended with {load.jobs} jobs; the last windows close")
             watch(spark, running, self._windows_closed(running[-1], stop), self._tell)
         finally:
-            end(running, settings.spark_stop_ms_max)
+            end(spark, running, settings.spark_stop_ms_max, self._tell)
         # What came after the archive's last batch.
         rest = archive.start(spark, settings.model_copy(update={"spark_once": True}))
         run_until(spark, rest, threading.Event(), stop_ms_max=settings.spark_stop_ms_max, on_batch=self._tell)

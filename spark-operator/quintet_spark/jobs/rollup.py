@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from pyspark.sql import SparkSession
 
 from quintet_spark.jobs.lake import Lake
@@ -35,5 +37,5 @@ def start(spark: SparkSession, settings: StreamSettings) -> list[Running]:
     trigger = Trigger(settings.spark_rollup_interval_s, settings.spark_once)
     # Windows that close together are few rows: one file.
     frame = rolled.repartition(1)
-    query = sink.stream(frame, query_name=NAME, checkpoint=lake.checkpoint(NAME), trigger=trigger)
-    return [Running(NAME, query, sink)]
+    begin = partial(sink.stream, frame, query_name=NAME, checkpoint=lake.checkpoint(NAME), trigger=trigger)
+    return [Running(NAME, begin, sink)]

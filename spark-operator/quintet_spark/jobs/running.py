@@ -21,6 +21,8 @@ from quintet_kit.logs import get_logger
 from quintet_spark.sinks.sink import Sink, SinkError
 
 _LOOK_S = 0.25
+_WORKER_LATE = "Python worker failed to connect back"
+_RESTARTS_MAX = 5
 
 
 class JobError(Exception):
@@ -32,10 +34,15 @@ class Running:
     """A query that was started, and where it writes to."""
 
     name: str
-    query: StreamingQuery
+    begin: Callable[[], StreamingQuery]
     sink: Sink
-    told: int = field(default=-1)
+    query: StreamingQuery = field(init=False)
+    told: int = field(default=-1, init=False)
     """Up to which batch progress was told."""
+    restarts: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.query = self.begin()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +103,7 @@ def run_until(
     finally:
         if stop.is_set():
             get_logger().info("stopping")
-        end(running, stop_ms_max)
-        _look(spark, running, tell)
+        end(spark, running, stop_ms_max, tell)
     _raise_failure(running)
 
 
@@ -109,10 +115,12 @@ def watch(spark: SparkSession, running: Sequence[Running], is_over: Callable[[fl
     while is_active and not is_over(_LOOK_S):
         is_active = any(each.query.isActive for each in running)
         _look(spark, running, on_batch)
+        for each in running:
+            is_active = _begun_again(each) or is_active
         _raise_failure(running)
 
 
-def end(running: Sequence[Running], wait_ms: int) -> None:
+def end(spark: SparkSession, running: Sequence[Running], wait_ms: int, on_batch: OnBatch) -> None:
     """Stop the queries, each between two batches if that can be had within the time, else in the middle of one.
 
     A batch that was cut off is done anew, whole, at the next start."""
@@ -121,6 +129,7 @@ def end(running: Sequence[Running], wait_ms: int) -> None:
         while each.query.isActive and each.query.status["isTriggerActive"] and time.monotonic() < deadline:
             each.query.awaitTermination(0.05)  # type: ignore[arg-type]  # a fraction of a second is taken
         each.query.stop()
+    _look(spark, running, on_batch)
 
 
 def _look(spark: SparkSession, running: Sequence[Running], tell: OnBatch) -> None:
@@ -180,6 +189,18 @@ def log_batch(done: BatchDone) -> None:
     log.info("batch_done", **fields)
     if done.late:
         log.warning("late_rows_not_counted", query=done.query, batch=done.batch, rows=done.late)
+
+
+def _begun_again(each: Running) -> bool:
+    """Whether the query had failed and was started again: Spark gives its Python worker 10 s to come up, and no setting
+    changes that; a machine that is busy for a moment is no reason to end."""
+    error = each.query.exception()
+    if error is None or _WORKER_LATE not in str(error) or each.restarts == _RESTARTS_MAX:
+        return False
+    each.restarts += 1
+    get_logger().warning("query_started_again", query=each.name, error=_cause(str(error)))
+    each.query = each.begin()
+    return True
 
 
 def _raise_failure(running: Sequence[Running]) -> None:

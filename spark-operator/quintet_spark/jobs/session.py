@@ -22,8 +22,6 @@ _USUAL = {
     "spark.sql.maxConcurrentOutputFileWriters": "64",
     # A third of what snappy makes of events, for the same time.
     "spark.sql.parquet.compression.codec": "zstd",
-    # The state of a rollup is in so many files, fixed by its checkpoint; queues are few and windows short.
-    "spark.sql.shuffle.partitions": "4",
     "spark.sql.streaming.stopTimeout": "60s",
     # What Prometheus asks of a driver whose web interface is on: docs/monitoring.md.
     "spark.sql.streaming.metricsEnabled": "true",
@@ -34,6 +32,10 @@ _USUAL = {
     # A batch of other frames than streams: small results need no large numbers of tasks.
     "spark.sql.adaptive.enabled": "true",
 }
+STREAM_SHUFFLES = 4
+"""The state of a rollup is in so many parts, fixed by its checkpoint; queues are few and windows short."""
+BATCH_SHUFFLES = 64
+"""Of a report or a restore; Spark joins the small ones."""
 _LOCAL = {
     "spark.master": "local[*]",
     "spark.ui.enabled": "false",
@@ -43,14 +45,14 @@ _LOCAL = {
 
 
 @contextmanager
-def spark_session(settings: SparkSettings, name: str) -> Iterator[SparkSession]:
+def spark_session(settings: SparkSettings, name: str, *, shuffles: int = STREAM_SHUFFLES) -> Iterator[SparkSession]:
     """A session with the source `quintet`; at the end it is stopped, and its JVM with it.
 
     What spark-submit, or `spark_conf`, says wins over what is usual here.
     """
     set_default_variable("PYSPARK_PYTHON", sys.executable)
     set_default_variable("PYSPARK_DRIVER_PYTHON", sys.executable)
-    session = SparkSession.builder.config(conf=_configured(settings)).appName(f"quintet-{name}").getOrCreate()
+    session = SparkSession.builder.config(conf=_configured(settings, shuffles)).appName(f"quintet-{name}").getOrCreate()
     try:
         session.sparkContext.setLogLevel("ERROR" if settings.log_level == "error" else "WARN")
         register(session)
@@ -59,14 +61,14 @@ def spark_session(settings: SparkSettings, name: str) -> Iterator[SparkSession]:
         _end(session)
 
 
-def _configured(settings: SparkSettings) -> SparkConf:
+def _configured(settings: SparkSettings, shuffles: int) -> SparkConf:
     """Reads what spark-submit has set: in the JVM it started, where there is one."""
     if SparkContext._gateway is None and not settings.spark_master:
         set_default_variable("SPARK_LOCAL_IP", "127.0.0.1")
     set_default_variable("PYSPARK_SUBMIT_ARGS", f"--driver-memory {settings.spark_memory} pyspark-shell")
     SparkContext._ensure_initialized()
     conf = SparkConf()
-    usual = {**_USUAL}
+    usual = {**_USUAL, "spark.sql.shuffle.partitions": str(shuffles)}
     if settings.spark_master:
         conf.set("spark.master", settings.spark_master)
     elif not conf.contains("spark.master"):
