@@ -61,7 +61,7 @@ local function space_of(p, q)
 end
 
 -- Events of one call share one stream entry; its names field says which queue numbers mean which name keys. They are
--- tallied by kind as they come; 27_counts.lua makes totals of that.
+-- tallied by kind as they come; 24_counts.lua makes totals of that.
 local function emit(p, kind, q, sequence, rank, attempt, wait_ms, service_ms, payload_bytes, state, detail)
   local tally = p.tallies[q.number]
   if not tally then
