@@ -26,7 +26,7 @@ ARCHIVED = "spark: Session, archived by Spark"
 PARQUET = "spark: log to Parquet, local[2]"
 LOOPS = 500
 TURNS = 3
-BACKLOG_EVENTS = 3_000_000
+BACKLOG_EVENTS = 6_000_000
 _NAMESPACE = "measured"
 
 

@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import grpc
@@ -37,6 +37,8 @@ _JOBS = 100
 _FILLERS = 16
 _EVENTS_PER_JOB = 3
 _ARCHIVE = "archive"
+# One behind the other: what lies between them by default is no work.
+_BATCHES = ("--archive-interval-s", "0", "--archive-events-max", "1000000")
 
 
 class SparkMeter(CpuMeter):
@@ -49,7 +51,10 @@ class SparkMeter(CpuMeter):
     def _read(self) -> dict[str, float]:
         used = {"jvm": 0.0, "python": 0.0}
         for pid, command in self._driver.processes().items():
-            used["jvm" if "java" in command.split(" ")[0] else "python"] += cpu_seconds(pid, with_ended_children=True)
+            # One that has ended since is counted with whoever waited for it.
+            with suppress(OSError):
+                name = "jvm" if "java" in command.split(" ")[0] else "python"
+                used[name] += cpu_seconds(pid, with_ended_children=True)
         return super()._read() | used
 
 
@@ -63,7 +68,7 @@ class ParquetLoad:
         self._directory = directory
         self._events = events
         self._lake = directory / "lake"
-        self._driver = _archive_job(stack, directory, self._lake)
+        self._driver = _archive_job(stack, directory, self._lake, *_BATCHES)
         self.meter = SparkMeter(stack, self._driver)
 
     def run(self, warm_up_seconds: float, seconds: float, meter: CpuMeter) -> Samples:
@@ -100,7 +105,7 @@ def archiving(stack: Stack, directory: Path) -> Iterator[None]:
         shutil.rmtree(lake, ignore_errors=True)
 
 
-def _archive_job(stack: Stack, directory: Path, lake: Path) -> SparkDriver:
+def _archive_job(stack: Stack, directory: Path, lake: Path, *batches: str) -> SparkDriver:
     """One that begins with the oldest event, not where the one before it ended."""
     with grpc.insecure_channel(stack.core_target) as channel:
         service = EventServiceStub(channel)
@@ -108,7 +113,8 @@ def _archive_job(stack: Stack, directory: Path, lake: Path) -> SparkDriver:
             known = service.ListConsumers(ListConsumersRequest(log=log)).consumers
             if any(each.consumer == _ARCHIVE for each in known):
                 service.DeleteConsumer(DeleteConsumerRequest(consumer=_ARCHIVE, log=log))
-    return SparkDriver(_ARCHIVE, directory, "--endpoint", stack.core_target, "--lake", str(lake))
+    place = ("--endpoint", stack.core_target, "--lake", str(lake))
+    return SparkDriver(_ARCHIVE, directory, *place, *batches)
 
 
 def _rows_above(archive: Archive, driver: SparkDriver, rows: int) -> int:

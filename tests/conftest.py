@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
@@ -13,6 +14,9 @@ __all__ = ["own_redis_server", "redis", "redis_server"]
 # A shell that starts the tests in the background lets them ignore SIGINT, and what they start would too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What Spark compiles for good it would use for hours; a test lasts seconds, and two processors are shared.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -27,7 +27,7 @@ class Watched:
     prometheus: Prometheus
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def watched() -> Iterator[Watched]:
     """One for all tests that only look. It yields when the driver has come to windows of its own."""
     folder = Path(tempfile.mkdtemp(prefix="quintet-eyes-"))

@@ -7,18 +7,21 @@ from typing import Any
 from xdist.scheduler.loadfile import LoadFileScheduling  # type: ignore[import-untyped]
 
 ONE_WORKER = "tests/spark"
+# What takes longest is begun first, or all others wait for it in the end.
+LONGEST = ("tests/monitoring/test_live.py", "tests/faults/test_exactly_once.py", ONE_WORKER)
 
 
 class FilesAndOneFolder(LoadFileScheduling):  # type: ignore[misc]
     """The tests of a file stay together, and those of all files of ONE_WORKER: they share a Spark session.
 
-    Their worker is the first to be given work, for it has much to do.
+    LONGEST are given out first.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         return ONE_WORKER if nodeid.startswith(f"{ONE_WORKER}/") else str(super()._split_scope(nodeid))
 
     def _assign_work_unit(self, node: Any) -> None:
-        if ONE_WORKER in self.workqueue:
-            self.workqueue.move_to_end(ONE_WORKER, last=False)
+        for unit in LONGEST:
+            if unit in self.workqueue:
+                self.workqueue.move_to_end(unit, last=False)
         super()._assign_work_unit(node)

@@ -88,7 +88,10 @@ class StreamSettings(CoreSettings):
         30, ge=0, description="Between batches of the archive. Each batch makes files: shorter, and there are more."
     )
     spark_archive_events_max: int = Field(
-        2_000_000, ge=1, le=1 << 53, description="Records of one batch of the archive at most."
+        10_000_000,
+        ge=1,
+        le=1 << 53,
+        description="Records of one batch of the archive at most: with the interval, how fast it can catch up.",
     )
     spark_archive_files: int = Field(
         0, ge=0, le=1000, description="Files of a batch in each folder at most; 0: as many as Spark has cores."
