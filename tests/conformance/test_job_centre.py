@@ -531,8 +531,9 @@ class TestRestarts:
         own_stack.start()
         with connected(own_stack) as client:
             taken = [client.get("kept", wait=True)["id"] for _ in range(10)]
-            # What was worked on comes last: its session has to lapse first.
-            assert taken == [*reversed(ids[:-1]), ids[-1]]
+            # What was worked on comes when its session has lapsed, which may have been while everything started.
+            assert [each for each in taken if each != ids[-1]] == ids[-2::-1]
+            assert ids[-1] in taken
             assert client.put("kept") not in ids
 
     def test_of_the_adapter_return_what_its_clients_worked_on(self, own_stack: Stack) -> None:
