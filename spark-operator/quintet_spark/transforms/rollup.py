@@ -25,7 +25,7 @@ from quintet_spark.schemas import EVENTS, METRICS
 from quintet_spark.transforms.archive import utc_date
 
 ACCURACY = 10_000
-"""Of percentiles: the rank of what is told is off by at most one in so many, and not at all for so few values."""
+"""Of percentiles: the rank of what is told is off by at most two in so many, and not at all for half as many values."""
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 COUNTED = (
