@@ -50,7 +50,12 @@ class LogReader:
         """Everything, for ever."""
         while True:
             for each in self._partitions():
-                self._read(each.partition, each.first_offset - 1, each.last_offset)
+                try:
+                    self._read(each.partition, each.first_offset - 1, each.last_offset)
+                except grpc.RpcError as error:
+                    # Its oldest events were trimmed since it was asked for them: they come no more.
+                    if error.code() is not grpc.StatusCode.OUT_OF_RANGE:
+                        raise
 
     def _partitions(self) -> list[Partition]:
         return list(self._service.ListPartitions(ListPartitionsRequest()).partitions)

@@ -18,7 +18,7 @@ from tests.support.stack import until
 
 SEED = int(os.environ.get("QUINTET_FAULT_SEED") or random.randrange(10**9))
 EVENTS = 2_000_000
-FAULTS = 6
+FAULTS = 4
 END_SECONDS_MAX = 120.0
 
 

@@ -223,7 +223,7 @@ async def test_who_sees_one_namespace_gets_the_rest_blank(tmp_path: Path, queue:
 
 
 async def test_of_metrics_hold_snapshots_and_blank_those_of_others(api: Api, queue: str) -> None:
-    names = [(namespace, f"{queue}-{number}") for namespace in NAMESPACES for number in range(40)]
+    names = [(namespace, f"{queue}-{number}") for namespace in NAMESPACES for number in range(150)]
     for namespace, name in names:
         await api.queues.CreateQueue(q.CreateQueueRequest(namespace=namespace, queue=name))
     partition = await partition_of(api, names[0][1])

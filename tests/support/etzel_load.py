@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from websockets.exceptions import ConnectionClosed
+
 from tests.support.clients import ANSWER_SECONDS_MAX, Address, reset
 from tests.support.etzel import EtzelClient, EtzelLinesClient, EtzelWebSocketClient
 from tests.support.history import Operation, Outcome
@@ -29,6 +31,12 @@ class EtzelLoad(LoadClient):
         self.published: list[tuple[str, int]] = []
 
     def live(self) -> None:
+        try:
+            self._live_once()
+        except ConnectionClosed as error:
+            raise EOFError(str(error)) from error
+
+    def _live_once(self) -> None:
         with self._connect() as client:
             for _ in range(self.random.randrange(5, 60)):
                 if self.load.stopping.is_set():

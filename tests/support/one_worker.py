@@ -7,8 +7,10 @@ from typing import Any
 from xdist.scheduler.loadfile import LoadFileScheduling  # type: ignore[import-untyped]
 
 ONE_WORKER = "tests/spark"
+# These do not: they start drivers of their own.
+ALONE = ("tests/spark/test_pipeline.py",)
 # What takes longest is begun first, or all others wait for it in the end.
-LONGEST = ("tests/monitoring/test_live.py", "tests/faults/test_exactly_once.py", ONE_WORKER)
+LONGEST = (*ALONE, "tests/monitoring/test_live.py", "tests/faults/test_exactly_once.py", ONE_WORKER)
 
 
 class FilesAndOneFolder(LoadFileScheduling):  # type: ignore[misc]
@@ -18,7 +20,9 @@ class FilesAndOneFolder(LoadFileScheduling):  # type: ignore[misc]
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return ONE_WORKER if nodeid.startswith(f"{ONE_WORKER}/") else str(super()._split_scope(nodeid))
+        if nodeid.startswith(f"{ONE_WORKER}/") and not nodeid.startswith(ALONE):
+            return ONE_WORKER
+        return str(super()._split_scope(nodeid))
 
     def _assign_work_unit(self, node: Any) -> None:
         for unit in LONGEST:
