@@ -64,7 +64,7 @@ async def mixed_log(api: Api, queue: str) -> tuple[int, int]:
         if await partition_of(api, name, "other") == partition:
             neighbours.append(name)
     tables = []
-    for number in range(60):
+    for number in range(240):
         settings = TableSettings(events_carry_values=number % 2 == 0)
         request = t.CreateTableRequest(table=f"{queue}-t{number}", settings=settings)
         if (await api.tables.CreateTable(request)).table.partition == partition:
