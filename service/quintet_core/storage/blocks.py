@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from quintet_core.domain.event import Log
-from quintet_core.storage.event_log import Entry, last_offset_of, names_in
+from quintet_core.storage.event_log import EVENT_BYTES, Entry, last_offset_of, names_in, records_in
 from quintet_core.storage.keys import split_name_key
 
-FIXED_BYTES = {Log.EVENTS: 48, Log.METRICS: 175}
+FIXED_BYTES = {Log.EVENTS: EVENT_BYTES, Log.METRICS: 175}
 """Of a record before its detail; the length of that stands in the last two of them."""
 _NUMBER_AT, _NUMBER_END = 1, 5
 _SIZE_AT, _STATE_AT = 41, 45
@@ -184,16 +184,6 @@ def _carried_by(records: bytes, at: int, fixed: int) -> int:
     if not state & (_VALUE_CARRIED if records[at + _NUMBER_AT] & 0x80 else _PAYLOAD_CARRIED):
         return 0
     return int.from_bytes(records[at + _SIZE_AT : at + _STATE_AT], "big")
-
-
-def records_in(packed: bytes, fixed: int) -> int:
-    """How many records an entry has."""
-    count = at = 0
-    end = len(packed)
-    while at < end:
-        at += fixed + (packed[at + fixed - 2] << 8 | packed[at + fixed - 1])
-        count += 1
-    return count
 
 
 def blank_foreign(block: Block, log: Log, sees: Sees) -> Block:

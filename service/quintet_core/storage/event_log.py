@@ -11,7 +11,8 @@ Entry = list[bytes]
 
 _NAME = struct.Struct(">IH")
 _NAME_BYTES = _NAME.size
-_EVENT_BYTES = 48
+EVENT_BYTES = 48
+"""Of an event before its detail, as of any record of a log: the length of its detail is the last two of them."""
 _TABLE_BIT = 0x80
 # Names and values of t, n and e; v may follow.
 _FIELDS_MIN = 6
@@ -34,11 +35,15 @@ def last_offset_of(named_by: bytes) -> int:
 
 def events_in(packed: bytes) -> int:
     """How many events an entry has."""
+    return records_in(packed, EVENT_BYTES)
+
+
+def records_in(packed: bytes, fixed: int) -> int:
+    """How many records an entry of any log has, of `fixed` bytes each and their detail."""
     count = at = 0
     end = len(packed)
     while at < end:
-        # Each ends with the length of its detail, 2 bytes, and the detail.
-        at += _EVENT_BYTES + (packed[at + 46] << 8 | packed[at + 47])
+        at += fixed + (packed[at + fixed - 2] << 8 | packed[at + fixed - 1])
         count += 1
     return count
 

@@ -10,8 +10,9 @@ import pytest
 from quintet_core.domain.errors import Refusal, refusal
 from quintet_core.domain.event import Log
 from quintet_core.storage import keys
-from quintet_core.storage.blocks import FIXED_BYTES, Block, Range, records_in
+from quintet_core.storage.blocks import FIXED_BYTES, Block, Range
 from quintet_core.storage.connection import RedisTerms
+from quintet_core.storage.event_log import records_in
 from quintet_core.storage.link import Address
 from quintet_core.storage.log_reader import LogReader
 
