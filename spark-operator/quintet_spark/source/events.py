@@ -13,9 +13,8 @@ from quintet.v1 import event_service_pb2 as wire
 from quintet_spark.schemas import EVENT_KINDS, JOB_STATES
 from quintet_spark.source.layout import (
     EVENT,
+    BlockColumns,
     Flags,
-    Names,
-    Records,
     binaries,
     instants,
     numbers_of,
@@ -34,54 +33,31 @@ _STATES = words_by_number(JOB_STATES, 64, "state")
 _TOLD_OF_TABLE_DELETED = "table deleted"
 
 
-class EventColumns:
+class EventColumns(BlockColumns):
     """The columns of one block. `partitions`: how many Quintet has, which is part of a job's id."""
 
     def __init__(
         self, block: wire.ReadBlocksResponse, partition: int, partitions: int, *, with_carried: bool = False
     ) -> None:
+        super().__init__(block, partition, EVENT)
         self._with_carried = with_carried
-        self._block = block
-        self._partition = partition
         self._partitions = partitions
-        self._records = Records.of_block(block, EVENT)
         fixed = self._records.fixed
         self._numbers = fixed["number"].astype(np.int64)
         self._of_table: Flags = self._numbers >= FIRST_TABLE
         self._of_job: Flags = fixed["sequence"] != 0
         self._of_row: Flags = self._of_table & (fixed["kind"] >= _ROW_PUT) & (fixed["kind"] < _FIRST_OF_TABLE)
 
-    def __len__(self) -> int:
-        return len(self._records)
-
-    @property
-    def total(self) -> int:
-        """Records of the block, with those that are not shown."""
-        return self._records.total
-
     def column(self, name: str) -> pa.Array:
         """One column of EVENTS, by its name."""
         return _COLUMNS[name](self)
 
     @cached_property
-    def _names(self) -> Names:
-        return Names(self._block)
-
-    @cached_property
     def _places(self) -> np.ndarray:
         return self._names.places(self._numbers, np.ones(len(self), dtype=np.bool_))
 
-    def _partition_column(self) -> pa.Array:
-        return pa.array(np.full(len(self), self._partition, dtype=np.int32))
-
-    def _offset(self) -> pa.Array:
-        return pa.array(self._records.offsets)
-
     def _kind(self) -> pa.Array:
         return taken(_KINDS, self._records.fixed["kind"])
-
-    def _at(self) -> pa.Array:
-        return instants(self._records.at_ms)
 
     def _namespace(self) -> pa.Array:
         return taken(self._names.namespaces, self._places)

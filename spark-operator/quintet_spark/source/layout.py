@@ -6,6 +6,7 @@ The layout is that of ReadBlocksResponse (proto/quintet/v1/event_service.proto).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -144,6 +145,36 @@ class Names:
             raise DamagedBlockError("a record is of a queue or table that its block does not name")
         places: Ints = self._order[found]
         return places
+
+
+class BlockColumns:
+    """What the columns of a block of any log have in common."""
+
+    def __init__(self, block: wire.ReadBlocksResponse, partition: int, layout: np.dtype[np.void]) -> None:
+        self._block = block
+        self._partition = partition
+        self._records = Records.of_block(block, layout)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def total(self) -> int:
+        """Records of the block, with those that are not shown."""
+        return self._records.total
+
+    @cached_property
+    def _names(self) -> Names:
+        return Names(self._block)
+
+    def _partition_column(self) -> pa.Array:
+        return pa.array(np.full(len(self), self._partition, dtype=np.int32))
+
+    def _offset(self) -> pa.Array:
+        return pa.array(self._records.offsets)
+
+    def _at(self) -> pa.Array:
+        return instants(self._records.at_ms)
 
 
 def taken(words: pa.Array, places: npt.NDArray[np.integer], shown: Flags | None = None) -> pa.Array:

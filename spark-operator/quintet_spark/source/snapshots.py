@@ -14,11 +14,9 @@ from quintet.v1 import event_service_pb2 as wire
 from quintet_spark.schemas import METRIC_KINDS, TOTALS
 from quintet_spark.source.layout import (
     SNAPSHOT,
+    BlockColumns,
     DamagedBlockError,
     Flags,
-    Names,
-    Records,
-    instants,
     numbers_of,
     taken,
     words_by_number,
@@ -31,30 +29,16 @@ _OF_ALL = {"interval_ms"}
 _VALUES = pa.map_(pa.string(), pa.float64())
 
 
-class SnapshotColumns:
+class SnapshotColumns(BlockColumns):
     """The columns of one block."""
 
     def __init__(self, block: wire.ReadBlocksResponse, partition: int) -> None:
-        self._block = block
-        self._partition = partition
-        self._records = Records.of_block(block, SNAPSHOT)
+        super().__init__(block, partition, SNAPSHOT)
         self._of_process: Flags = self._records.fixed["kind"] == _PROCESS
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    @property
-    def total(self) -> int:
-        """Records of the block, with those that are not shown."""
-        return self._records.total
 
     def column(self, name: str) -> pa.Array:
         """One column of METRICS, by its name."""
         return _COLUMNS[name](self)
-
-    @cached_property
-    def _names(self) -> Names:
-        return Names(self._block)
 
     @cached_property
     def _places(self) -> np.ndarray:
@@ -68,15 +52,6 @@ class SnapshotColumns:
             return [None if each is None else _process(json.loads(each)) for each in details]
         except ValueError as error:
             raise DamagedBlockError("the snapshot of a process is not what it should be") from error
-
-    def _partition_column(self) -> pa.Array:
-        return pa.array(np.full(len(self), self._partition, dtype=np.int32))
-
-    def _offset(self) -> pa.Array:
-        return pa.array(self._records.offsets)
-
-    def _at(self) -> pa.Array:
-        return instants(self._records.at_ms)
 
     def _kind(self) -> pa.Array:
         return taken(_KINDS, self._records.fixed["kind"])
