@@ -1,20 +1,15 @@
-"""The state machine in Redis and its model in Python, side by side, through whatever comes.
-
-QUINTET_TEST_EXAMPLES sets how many runs of operations are tried (default 120). With QUINTET_TEST_SHRINK set, a failing
-run is made as short as can be, which takes minutes.
-"""
+"""The state machine in Redis and its model in Python, side by side, through whatever comes; how often: see
+tests/support/comparisons.py."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -22,7 +17,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 from quintet_core.domain.errors import Reason, Refusal
 from quintet_core.domain.event import Event
@@ -34,6 +28,7 @@ from quintet_core.storage.link import into
 from quintet_core.storage.records import rank_bytes, unpack_leased
 from quintet_core.storage.redis_store import Best, Scope, Worse
 
+from tests.support.comparisons import compare
 from tests.support.model import Model, ModelJob, ModelQueue
 from tests.support.partition_state import PartitionState
 from tests.support.redis_server import RedisConnection, RedisServer, prepare
@@ -46,13 +41,6 @@ NAMESPACE = "n"
 NAMES = ["a", "c", "e", "b"]
 SESSIONS = [b"session%d" % number for number in range(3)]
 OWNERS = [b"owner-%02d" % number for number in range(2)]
-EXAMPLES = int(os.environ.get("QUINTET_TEST_EXAMPLES", "120"))
-PHASES = [
-    Phase.explicit,
-    Phase.reuse,
-    Phase.generate,
-    *([Phase.shrink] if os.environ.get("QUINTET_TEST_SHRINK") else []),
-]
 
 names = st.sampled_from(["a", "a", "a", "a", "c", "c", "e", "b"])
 several_names = st.sampled_from(
@@ -655,14 +643,4 @@ def test_redis_and_the_model_agree(redis_server: RedisServer) -> None:
         def __init__(self) -> None:
             super().__init__(redis_server.path)
 
-    run_state_machine_as_test(
-        OnThisServer,
-        settings=settings(
-            max_examples=EXAMPLES,
-            stateful_step_count=60,
-            deadline=None,
-            print_blob=True,
-            phases=PHASES,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    compare(OnThisServer)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import invariant, precondition, run_state_machine_as_test
+from hypothesis.stateful import invariant, precondition
 from quintet_core.domain.job import JobState
 from quintet_core.storage.snapshot_store import Left, Taken
 
-from tests.property.test_model import PARTITIONS, PHASES, Comparison
+from tests.property.test_model import PARTITIONS, Comparison
 from tests.support import model as kinds
+from tests.support.comparisons import EXAMPLES, compare
 from tests.support.model import Model, ModelQueue
 from tests.support.redis_server import RedisServer
 from tests.support.snapshot_record import TOTALS, Record, read_metrics
 
-EXAMPLES = int(os.environ.get("QUINTET_TEST_EXAMPLES", "120")) // 3
 SLOT_MS = 7
 RETURNS = (kinds.RELEASED, kinds.LEASE_EXPIRED, kinds.OWNER_CLOSED)
 
@@ -108,14 +106,4 @@ def test_snapshots_and_the_model_agree(redis_server: RedisServer) -> None:
         def __init__(self) -> None:
             super().__init__(redis_server.path)
 
-    run_state_machine_as_test(
-        OnThisServer,
-        settings=settings(
-            max_examples=EXAMPLES,
-            stateful_step_count=60,
-            deadline=None,
-            print_blob=True,
-            suppress_health_check=list(HealthCheck),
-            phases=PHASES,
-        ),
-    )
+    compare(OnThisServer, EXAMPLES // 3)

@@ -1,19 +1,17 @@
 """The tables in Redis and their model in Python, side by side, through whatever comes.
 
-QUINTET_TEST_EXAMPLES and QUINTET_TEST_SHRINK as in test_model.py.
+How often: see tests/support/comparisons.py.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -21,7 +19,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 from quintet_core.domain.errors import Reason, Refusal
 from quintet_core.domain.event import Event, EventKind
@@ -32,6 +29,7 @@ from quintet_core.storage.keys import name_key
 from quintet_core.storage.link import into
 from quintet_core.storage.table_store import TableStore
 
+from tests.support.comparisons import compare
 from tests.support.redis_server import RedisConnection, RedisServer, prepare
 from tests.support.store import Clock, OpenStore, open_store
 from tests.support.table_model import ModelRow, ModelTable, Put, TableModel, Told
@@ -42,13 +40,6 @@ PARTITIONS = 2
 NAMESPACE = "n"
 # "a" and "c" share partition 0; "b" is in partition 1.
 NAMES = ["a", "c", "b"]
-EXAMPLES = int(os.environ.get("QUINTET_TEST_EXAMPLES", "120"))
-PHASES = [
-    Phase.explicit,
-    Phase.reuse,
-    Phase.generate,
-    *([Phase.shrink] if os.environ.get("QUINTET_TEST_SHRINK") else []),
-]
 
 names = st.sampled_from(["a", "a", "a", "a", "c", "b"])
 keys = st.sampled_from([b"", b"k", b"k", b"k", b"ka", b"kb", b"l", b"\xff", b"\xff\xff", b"k\x00"])
@@ -458,14 +449,4 @@ def test_redis_and_the_model_agree_about_tables(redis_server: RedisServer) -> No
         def __init__(self) -> None:
             super().__init__(redis_server.path)
 
-    run_state_machine_as_test(
-        OnThisServer,
-        settings=settings(
-            max_examples=EXAMPLES,
-            stateful_step_count=60,
-            deadline=None,
-            print_blob=True,
-            phases=PHASES,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    compare(OnThisServer)
