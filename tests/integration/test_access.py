@@ -25,6 +25,7 @@ from quintet.v1.job_pb2 import NewJob
 from quintet.v1.reason_pb2 import Reason
 
 from tests.support.api import Api, open_api, refused
+from tests.support.secured_core import secured_core
 from tests.support.stack import CorePart, RedisPart, until
 
 CODE = grpc.StatusCode
@@ -66,27 +67,8 @@ def authority() -> trustme.CA:
 @pytest.fixture(scope="module")
 def core(folder: Path, authority: trustme.CA) -> Iterator[CorePart]:
     """A core with TLS, client certificates and tokens on its TCP listener."""
-    certificate = authority.issue_cert("localhost")
-    certificate.private_key_pem.write_to_path(folder / "key.pem")
-    for blob in certificate.cert_chain_pems:
-        blob.write_to_path(folder / "cert.pem", append=True)
-    authority.cert_pem.write_to_path(folder / "ca.pem")
-    (folder / "tokens.toml").write_text(TOKENS)
-    redis = RedisPart(folder)
-    core = CorePart(folder, redis)
-    core.environment = {
-        "QUINTET_TLS_CERT_FILE": str(folder / "cert.pem"),
-        "QUINTET_TLS_KEY_FILE": str(folder / "key.pem"),
-        "QUINTET_TLS_CLIENT_CA_FILE": str(folder / "ca.pem"),
-        "QUINTET_TOKENS_FILE": str(folder / "tokens.toml"),
-    }
-    try:
-        redis.start()
-        core.start()
+    with secured_core(folder, authority, TOKENS) as core:
         yield core
-    finally:
-        core.kill9()
-        redis.kill9()
 
 
 Open = Callable[[], AbstractAsyncContextManager[Api]]

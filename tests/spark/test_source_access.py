@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from quintet_spark.source import register
 
 from tests.support.event_log import event_rows_of, put_jobs, working
-from tests.support.stack import CorePart, RedisPart
+from tests.support.secured_core import CLIENT_HOST, secured_core, write_certificate
+from tests.support.stack import CorePart
 
 READER, MAILER = "reader-token", "mailer-token"
 VERBS = '["list_partitions", "read_blocks", "find_offsets"]'
@@ -44,31 +45,12 @@ def folder() -> Iterator[Path]:
 def core(folder: Path) -> Iterator[CorePart]:
     """A core that asks for a certificate and a token on its TCP listener."""
     authority = trustme.CA()
-    authority.cert_pem.write_to_path(folder / "ca.pem")
-    for name, host in (("core", "localhost"), ("client", "client.example")):
-        certificate = authority.issue_cert(host)
-        certificate.private_key_pem.write_to_path(folder / f"{name}-key.pem")
-        for blob in certificate.cert_chain_pems:
-            blob.write_to_path(folder / f"{name}-cert.pem", append=True)
-    (folder / "tokens.toml").write_text(TOKENS)
+    write_certificate(folder, "client", authority.issue_cert(CLIENT_HOST))
     (folder / "token").write_text(f"{READER}\n")
-    redis = RedisPart(folder)
-    core = CorePart(folder, redis)
-    core.environment = {
-        "QUINTET_TLS_CERT_FILE": str(folder / "core-cert.pem"),
-        "QUINTET_TLS_KEY_FILE": str(folder / "core-key.pem"),
-        "QUINTET_TLS_CLIENT_CA_FILE": str(folder / "ca.pem"),
-        "QUINTET_TOKENS_FILE": str(folder / "tokens.toml"),
-    }
-    try:
-        redis.start()
-        core.start()
+    with secured_core(folder, authority, TOKENS) as core:
         put_jobs(core.target, "work", 20)
         working(core.target, lambda client: client.enqueue_many("post", [b"letter"] * 7), "mail")
         yield core
-    finally:
-        core.kill9()
-        redis.kill9()
 
 
 @pytest.fixture
