@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -18,16 +17,10 @@ from quintet.v1.event_pb2 import EventKind
 from quintet.v1.job_pb2 import JobState, NewJob, Placement
 from quintet.v1.queue_pb2 import PauseDirection, QueueSettings, QueueStructure, RankRange
 
-from tests.support.api import Api, open_api, refused
+from tests.support.api import Api, refused
 from tests.support.stack import CorePart
 
 CODE = grpc.StatusCode
-
-
-@pytest.fixture
-async def api(core: CorePart) -> AsyncIterator[Api]:
-    async with open_api(core.target) as api:
-        yield api
 
 
 class TestJobs:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc
@@ -19,17 +18,10 @@ from quintet.v1.table_pb2 import TableSettings
 from tests.support.api import Api, open_api, told
 from tests.support.blocks import events_of, read_blocks
 from tests.support.core import running_core
-from tests.support.stack import CorePart
 
 CODE = grpc.StatusCode
 PARTITIONS = 16
 NAMESPACES = ("default", "other")
-
-
-@pytest.fixture
-async def api(core: CorePart) -> AsyncIterator[Api]:
-    async with open_api(core.target) as api:
-        yield api
 
 
 async def partition_of(api: Api, queue: str, namespace: str = "") -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -14,16 +13,9 @@ from quintet.v1 import queue_service_pb2 as q
 
 from tests.support.api import Api, open_api, refused
 from tests.support.core import running_core
-from tests.support.stack import CorePart
 
 CODE = grpc.StatusCode
 LOGS = [e.LOG_EVENTS, e.LOG_METRICS]
-
-
-@pytest.fixture
-async def api(core: CorePart) -> AsyncIterator[Api]:
-    async with open_api(core.target) as api:
-        yield api
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
@@ -18,7 +18,7 @@ from quintet.v1.job_pb2 import NewJob
 from quintet.v1.reason_pb2 import Reason
 from quintet_core.domain.limits import Limits
 
-from tests.support.api import Api, open_api, refused
+from tests.support.api import Api, refused
 from tests.support.core import running_core
 from tests.support.stack import CorePart
 
@@ -115,12 +115,6 @@ def core() -> Iterator[CorePart]:
     """A core with narrow bounds."""
     with running_core(**{f"QUINTET_{name.upper()}": str(value) for name, value in NARROW.items()}) as core:
         yield core
-
-
-@pytest.fixture
-async def api(core: CorePart) -> AsyncIterator[Api]:
-    async with open_api(core.target) as api:
-        yield api
 
 
 def test_no_bound_is_forgotten() -> None:

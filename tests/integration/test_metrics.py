@@ -6,7 +6,7 @@ import re
 import shutil
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +34,6 @@ PARTITIONS = 16
 def core() -> Iterator[CorePart]:
     with running_core(QUINTET_SNAPSHOT_INTERVAL_MS=str(SLOT_MS)) as core:
         yield core
-
-
-@pytest.fixture
-async def api(core: CorePart) -> AsyncIterator[Api]:
-    async with open_api(core.target) as api:
-        yield api
 
 
 async def streamed(api: Api, wanted: Callable[[pb.StreamResponse], bool], namespace: str = "") -> pb.StreamResponse:

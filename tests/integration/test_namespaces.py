@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +28,6 @@ token = "mine"
 namespaces = ["mine"]
 verbs = ["*"]
 """
-
-
-@pytest.fixture
-async def api(core: CorePart) -> AsyncIterator[Api]:
-    async with open_api(core.target) as api:
-        yield api
 
 
 @pytest.fixture

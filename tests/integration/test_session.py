@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -14,8 +13,7 @@ from quintet.v1 import session_service_pb2 as s
 from quintet.v1.job_pb2 import JobState, NewJob, Placement
 from quintet.v1.reason_pb2 import Reason
 
-from tests.support.api import Api, open_api, refused
-from tests.support.stack import CorePart
+from tests.support.api import Api, refused
 
 FIELD_OF = {
     field.message_type.full_name: field.name
@@ -88,12 +86,6 @@ class Stream:
 
     def break_off(self) -> None:
         self._call.cancel()
-
-
-@pytest.fixture
-async def api(core: CorePart) -> AsyncIterator[Api]:
-    async with open_api(core.target) as api:
-        yield api
 
 
 @pytest.fixture

@@ -27,12 +27,6 @@ RESPONSE_BYTES_MAX = 4 * MIB
 
 
 @pytest.fixture
-async def api(core: CorePart) -> AsyncIterator[Api]:
-    async with open_api(core.target) as api:
-        yield api
-
-
-@pytest.fixture
 async def stream(api: Api) -> AsyncIterator[SessionStream]:
     async with open_session(api) as stream:
         yield stream

@@ -16,18 +16,11 @@ from quintet.v1.event_pb2 import Event, EventKind
 from quintet.v1.session_service_pb2 import SessionOperation
 from quintet.v1.table_pb2 import Row, TableSettings
 
-from tests.support.api import Api, Refused, open_api, refused
+from tests.support.api import Api, Refused, refused
 from tests.support.session_stream import SessionStream, open_session, reason_of
-from tests.support.stack import CorePart
 
 CODE = grpc.StatusCode
 KEEP, SET, CLEAR = t.TTL_CHANGE_KEEP, t.TTL_CHANGE_SET, t.TTL_CHANGE_CLEAR
-
-
-@pytest.fixture
-async def api(core: CorePart) -> AsyncIterator[Api]:
-    async with open_api(core.target) as api:
-        yield api
 
 
 @pytest.fixture

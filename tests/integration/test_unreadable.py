@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import grpc
 import pytest
@@ -11,17 +11,11 @@ from quintet.v1 import session_service_pb2 as s
 from quintet.v1.reason_pb2 import Reason
 from quintet_core.storage.keys import name_key, partition_of, partition_tag
 
-from tests.support.api import Api, open_api, refused
+from tests.support.api import Api, refused
 from tests.support.redis_server import RedisConnection
 from tests.support.stack import CorePart
 
 PARTITIONS = 16
-
-
-@pytest.fixture
-async def api(core: CorePart) -> AsyncIterator[Api]:
-    async with open_api(core.target) as api:
-        yield api
 
 
 @pytest.fixture

@@ -34,12 +34,6 @@ async def client(core: CorePart) -> AsyncIterator[Client]:
 
 
 @pytest.fixture
-async def api(core: CorePart) -> AsyncIterator[Api]:
-    async with open_api(core.target) as api:
-        yield api
-
-
-@pytest.fixture
 def own_core() -> Iterator[CorePart]:
     """A core of the test's own, not started; few watches, and a log that is cut at once."""
     # Short-named: the path of a unix socket may have 107 bytes.
