@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import socket
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -22,41 +19,29 @@ from quintet.v1.job_pb2 import NewJob
 from quintet.v1.reason_pb2 import Reason
 
 from tests.support.api import open_api, refused
+from tests.support.cores import Cores
 from tests.support.redis_server import RedisConnection
-from tests.support.stack import CorePart, RedisPart, until
+from tests.support.stack import CorePart, until
 
 CODE = grpc.StatusCode
 EX_CONFIG = 78
 
 
-class World:
+class World(Cores):
     """A Redis and cores on it, none of them started."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.redis = RedisPart(folder)
-        self.cores: list[CorePart] = []
-
-    def core(self, **environment: str) -> CorePart:
-        core = CorePart(self.folder, self.redis, name=f"core-{len(self.cores)}")
-        core.environment = {f"QUINTET_{name.upper()}": value for name, value in environment.items()}
-        self.cores.append(core)
-        return core
+    def core(self, **settings: str) -> CorePart:
+        """One more; its settings by their names in lower case."""
+        return super().core(**{f"QUINTET_{name.upper()}": value for name, value in settings.items()})
 
     def ask(self, *parts: bytes | str | int) -> Any:
         with RedisConnection(str(self.redis.path)) as connection:
             return connection.command(*parts)
 
-    def close(self) -> None:
-        for part in (*self.cores, self.redis):
-            part.kill9()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    # Short-named: the path of a unix socket may have 107 bytes.
-    world = World(Path(tempfile.mkdtemp(prefix="quintet-")))
+    world = World()
     try:
         yield world
     finally:

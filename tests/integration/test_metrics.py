@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -22,6 +19,7 @@ from quintet_core.domain.snapshot import QUEUE_TOTALS
 from tests.support.api import Api, open_api, refused
 from tests.support.cli import Cli
 from tests.support.core import running_core
+from tests.support.cores import Cores
 from tests.support.redis_server import RedisConnection
 from tests.support.snapshot_record import PROCESS, QUEUE, Record, read_metrics
 from tests.support.stack import CorePart, RedisPart, until
@@ -271,31 +269,19 @@ async def test_damage_to_one_queue_leaves_the_others_told() -> None:
         assert core.metrics()['quintet_core_duty_failures_total{duty="snapshot"}'] == 0
 
 
-class World:
+class World(Cores):
     """One Redis, and cores on it."""
 
-    def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="quintet-"))
-        self.redis = RedisPart(self.folder)
-        self.cores: list[CorePart] = []
-
-    def core(self, **environment: str) -> CorePart:
-        """One more, started."""
-        core = CorePart(self.folder, self.redis, name=f"core-{len(self.cores)}")
-        core.environment = {"QUINTET_SNAPSHOT_INTERVAL_MS": str(SLOT_MS), **environment}
-        self.cores.append(core)
+    def started(self) -> CorePart:
+        """One more core, ready."""
+        core = self.core()
         core.start()
         return core
-
-    def close(self) -> None:
-        for part in (*self.cores, self.redis):
-            part.kill9()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    world = World()
+    world = World(QUINTET_SNAPSHOT_INTERVAL_MS=str(SLOT_MS))
     try:
         world.redis.start()
         yield world
@@ -321,7 +307,7 @@ class TestCores:
     """Several on one Redis."""
 
     async def test_each_queue_is_told_once_a_slot_and_each_core_once_by_itself(self, world: World) -> None:
-        one, other = world.core(), world.core()
+        one, other = world.started(), world.started()
         async with open_api(one.target) as api:
             for number in range(30):
                 await api.put(f"queue-{number}")
@@ -342,8 +328,8 @@ class TestCores:
         assert durable(one) == durable(other)
 
     async def test_cores_that_are_killed_leave_no_slot_doubled_and_no_queue_untold(self, world: World) -> None:
-        first = world.core()
-        world.core()
+        first = world.started()
+        world.started()
         async with open_api(first.target) as api:
             await api.put("queue-0")
             for number in range(1, 400):
@@ -363,12 +349,12 @@ class TestCores:
         assert told >= {f"queue-{number}" for number in range(400)}
 
     async def test_a_core_that_comes_later_knows_what_is_idle(self, world: World) -> None:
-        first = world.core()
+        first = world.started()
         async with open_api(first.target) as api:
             await api.put("idle")
             job = await api.take("idle", lease_ms=60_000)
             await api.queues.Delete(q.DeleteRequest(id=job.id))
             at_rest = 'quintet_queue_jobs{namespace="default",queue="idle",state="leased"}'
             until(lambda: first.metrics().get(at_rest) == 0, "the queue is empty")
-        later = world.core()
+        later = world.started()
         until(lambda: at_rest in later.metrics(), "the later core knows the queue")

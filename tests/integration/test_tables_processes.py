@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -17,19 +14,18 @@ from quintet.v1.event_pb2 import Event, EventKind
 from quintet.v1.table_pb2 import Row, TableSettings
 
 from tests.support.api import Api, open_api, refused
-from tests.support.stack import CorePart, RedisPart
+from tests.support.cores import Cores
 
 CODE = grpc.StatusCode
 HOUR_MS = 3_600_000
 
 
-class World:
+class World(Cores):
     """One Redis and two cores on it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.redis = RedisPart(folder)
-        self.one, self.two = (CorePart(folder, self.redis, name=name) for name in ("one", "two"))
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = self.core(), self.core()
 
     def kill9(self) -> None:
         """Everything, at once."""
@@ -44,14 +40,12 @@ class World:
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    # Short-named: the path of a unix socket may have 107 bytes.
-    world = World(Path(tempfile.mkdtemp(prefix="quintet-")))
+    world = World()
     try:
         world.start()
         yield world
     finally:
-        world.kill9()
-        shutil.rmtree(world.folder, ignore_errors=True)
+        world.close()
 
 
 async def put(api: Api, key: bytes, value: bytes = b"v", ttl_ms: int = 0, **fields: Any) -> t.PutRowResponse:
