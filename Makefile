@@ -26,10 +26,10 @@ pipeline: .venv/.installed-spark redis java ## Show the pipeline: a load, archiv
 	@exec $(BIN)/python -m quintet_spark pipeline --seconds $(SECONDS) $(ARGS)
 
 ##@ Develop
-.PHONY: venv test lint types imports verify format proto docs bench clean redis java prometheus dashboards
+.PHONY: venv test lint types imports verify format proto docs bench clean redis java prometheus crd dashboards
 venv: .venv/.installed-dev ## Make the virtual environment with everything for development
 
-test: .venv/.installed-dev redis java prometheus lint types imports verify ## Check everything: style, types, layers, generated files, tests (ARGS="-k ..."; WORKERS=0: one after the other)
+test: .venv/.installed-dev redis java prometheus crd lint types imports verify ## Check everything: style, types, layers, generated files, tests (ARGS="-k ..."; WORKERS=0: one after the other)
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(ARGS)
 
 lint: .venv/.installed-dev ## Check style and format
@@ -73,6 +73,9 @@ java:
 
 prometheus:
 	@tools/ensure_prometheus.sh
+
+crd: .venv/.installed-dev
+	@tools/ensure_operator_crd.sh
 
 .venv/.installed: pyproject.toml tools/make_venv.sh
 	@tools/make_venv.sh $(PYTHON)

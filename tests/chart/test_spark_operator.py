@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from quintet_spark.__main__ import main
 from quintet_spark.jobs.options import settings_of
 from quintet_spark.jobs.settings import ReportSettings, StreamSettings
 
+from tests.chart import operator_crd
 from tests.chart.operator_schema import faults
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,6 +66,54 @@ class TestEveryObject:
         labels = document["metadata"]["labels"]
         assert labels["app.kubernetes.io/name"] == "quintet-spark"
         assert labels["app.kubernetes.io/part-of"] == "quintet"
+
+
+needs_definitions = pytest.mark.skipif(
+    not operator_crd.is_there(), reason="the Spark operator's definitions could not be fetched: make crd"
+)
+
+
+def of_operator(documents: list[Document]) -> list[Document]:
+    return [each for each in documents if each["kind"] in SPARK_KINDS]
+
+
+@needs_definitions
+class TestTheOperatorsDefinition:
+    """What an API server would hold against our applications."""
+
+    @pytest.mark.parametrize("document", of_operator(BASE), ids=named)
+    def test_allows_the_base(self, document: Document) -> None:
+        assert operator_crd.faults(document) == []
+
+    @pytest.mark.parametrize("folder", ["base", "overlays/example"])
+    def test_allows_what_kustomize_renders(self, folder: str) -> None:
+        documents = of_operator(rendered(folder))
+        assert {each["kind"] for each in documents} == set(SPARK_KINDS)
+        assert [fault for each in documents for fault in operator_crd.faults(each)] == []
+
+    @pytest.mark.parametrize(
+        ("path", "value"),
+        [
+            ("mode", "clustered"),
+            ("restartPolicy.type", "Sometimes"),
+            ("restartPolicy.onFailureRetryInterval", 0),
+            ("driver.cores", 0),
+            ("driver.memory", 512),
+            ("driver.memories", "1g"),
+            ("driver.volumeMounts", [{"name": "lake"}]),
+            ("volumes", [{"name": "lake", "persistentVolumeClaim": {"claim": "lake"}}]),
+            ("sparkVersion", None),
+            ("podDisruption", {}),
+        ],
+    )
+    def test_refuses_what_is_wrong(self, path: str, value: object) -> None:
+        document = deepcopy(next(each for each in BASE if each["kind"] == "SparkApplication"))
+        *parents, last = path.split(".")
+        place = document["spec"]
+        for parent in parents:
+            place = place[parent]
+        place[last] = value
+        assert any(last in fault for fault in operator_crd.faults(document))
 
 
 @pytest.mark.parametrize("folder", ["base", "overlays/example"])
