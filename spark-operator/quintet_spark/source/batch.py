@@ -14,7 +14,6 @@ from quintet_spark.source.options import Options
 from quintet_spark.source.planning import held, resolved
 from quintet_spark.source.position import EARLIEST, LATEST, Stretch, divided
 from quintet_spark.source.pruning import Bounds
-from quintet_spark.source.reading import read_stretch
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -46,4 +45,7 @@ class LogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """One stretch. Where there is none Spark asks for a partition of no value."""
+        # What makes columns takes long to import, and only workers need it.
+        from quintet_spark.source.reading import read_stretch
+
         return read_stretch(self._options, self._schema, partition) if isinstance(partition, Stretch) else iter(())

@@ -16,10 +16,12 @@ from quintet_spark.source.layout import (
     BlockColumns,
     Flags,
     binaries,
+    flags,
     instants,
     numbers_of,
     taken,
     texts,
+    words,
     words_by_number,
 )
 
@@ -30,7 +32,7 @@ _STATE_BITS, _PAYLOAD_CARRIED, _VALUE_CARRIED, _TABLE_DELETED = 63, 64, 1, 2
 _SIGN = np.uint64(1 << 63)
 _KINDS = words_by_number(EVENT_KINDS, 256, "kind")
 _STATES = words_by_number(JOB_STATES, 64, "state")
-_TOLD_OF_TABLE_DELETED = "table deleted"
+_TOLD_OF_TABLE_DELETED = words(["table deleted"])[0]
 
 
 class EventColumns(BlockColumns):
@@ -86,7 +88,7 @@ class EventColumns(BlockColumns):
         with_its_table = self._of_row & ((fixed["state"] & _TABLE_DELETED) != 0)
         if not with_its_table.any():
             return told
-        return pc.if_else(pa.array(with_its_table), pa.scalar(_TOLD_OF_TABLE_DELETED), told)
+        return pc.if_else(flags(with_its_table), _TOLD_OF_TABLE_DELETED, told)
 
     def _key(self) -> pa.Array:
         return self._records.details(self._of_row)

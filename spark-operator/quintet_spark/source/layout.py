@@ -1,12 +1,17 @@
 """Where the records of a block are: bytes as columns of numbers, without a loop over them where that can be helped.
 
 The layout is that of ReadBlocksResponse (proto/quintet/v1/event_service.proto).
+
+Arrow's arrays are made of buffers here: `pa.array` and `pa.scalar` would import pandas, which nothing needs and every
+process that reads would wait for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -131,8 +136,8 @@ class Names:
             raise DamagedBlockError("the names of a block are not as many as its numbers")
         self._order = np.argsort(numbers)
         self._sorted = numbers[self._order]
-        self.namespaces = pa.array(block.namespaces, pa.string())
-        self.names = pa.array(block.names, pa.string())
+        self.namespaces = words(block.namespaces)
+        self.names = words(block.names)
 
     def places(self, numbers: Ints, named: Flags) -> Ints:
         """Where in `namespaces` and `names` each number stands; any place where it is not `named`."""
@@ -168,28 +173,29 @@ class BlockColumns:
         return Names(self._block)
 
     def _partition_column(self) -> pa.Array:
-        return pa.array(np.full(len(self), self._partition, dtype=np.int32))
+        return plain(np.full(len(self), self._partition, dtype=np.int32), pa.int32())
 
     def _offset(self) -> pa.Array:
-        return pa.array(self._records.offsets)
+        return plain(self._records.offsets, pa.int64())
 
     def _at(self) -> pa.Array:
         return instants(self._records.at_ms)
 
 
-def taken(words: pa.Array, places: npt.NDArray[np.integer], shown: Flags | None = None) -> pa.Array:
-    """The word at each place; null where not shown."""
-    return words.take(pa.array(places, mask=None if shown is None or shown.all() else ~shown))
+def taken(values: pa.Array, places: npt.NDArray[np.integer], shown: Flags | None = None) -> pa.Array:
+    """The value at each place; null where not shown."""
+    return values.take(plain(places, pa.from_numpy_dtype(places.dtype), shown))
 
 
-def binaries(joined: bytes, lengths: Ints, shown: Flags) -> pa.Array:
-    """Values that stand one behind another in `joined`, which is not copied; null where not shown."""
+def binaries(joined: bytes, lengths: Ints, shown: Flags, kind: pa.DataType | None = None) -> pa.Array:
+    """Values, binary unless of another kind, that stand one behind another in `joined`, which is not copied; null where
+    not shown."""
     ends = np.zeros(len(lengths) + 1, dtype=np.int32)
     np.cumsum(lengths, out=ends[1:])
     if ends[-1] != len(joined):
         raise DamagedBlockError("a block carries more or less than its records say")
-    validity = None if shown.all() else pa.py_buffer(np.packbits(shown, bitorder="little"))
-    return pa.Array.from_buffers(pa.binary(), len(lengths), [validity, pa.py_buffer(ends), pa.py_buffer(joined)])
+    buffers = [_validity(shown), pa.py_buffer(ends), pa.py_buffer(joined)]
+    return pa.Array.from_buffers(kind or pa.binary(), len(lengths), buffers)
 
 
 def texts(values: pa.Array) -> pa.Array:
@@ -197,21 +203,61 @@ def texts(values: pa.Array) -> pa.Array:
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
-        told = (None if each is None else each.decode(errors="replace") for each in values.to_pylist())
-        return pa.array(list(told), pa.string())
+        return words([None if each is None else each.decode(errors="replace") for each in values.to_pylist()])
 
 
-def words_by_number(words: dict[int, str], numbers: int, unknown: str) -> pa.Array:
+def words(told: Sequence[str | None]) -> pa.Array:
+    """As text; null where there is none."""
+    encoded = [(each or "").encode() for each in told]
+    lengths = np.array([len(each) for each in encoded], dtype=np.int64)
+    return binaries(b"".join(encoded), lengths, _given(told), pa.string())
+
+
+def maps(told: Sequence[Sequence[tuple[str, float | None]] | None]) -> pa.Array:
+    """As maps of text to double; null where there is none."""
+    entries = [entry for each in told for entry in each or ()]
+    ends = np.cumsum([0, *(len(each or ()) for each in told)], dtype=np.int32)
+    values = [value for _, value in entries]
+    return pa.MapArray.from_arrays(
+        plain(ends, pa.int32(), np.append(_given(told), True)),
+        words([key for key, _ in entries]),
+        plain(np.array([value or 0.0 for value in values], dtype=np.float64), pa.float64(), _given(values)),
+    )
+
+
+def flags(told: Flags) -> pa.Array:
+    """As truth values."""
+    return pa.Array.from_buffers(pa.bool_(), len(told), [None, _bits(told)])
+
+
+def words_by_number(known: dict[int, str], numbers: int, unknown: str) -> pa.Array:
     """A word for every number below `numbers`. What a newer core writes is named `unknown` and the number."""
-    return pa.array([words.get(number, f"{unknown}_{number}") for number in range(numbers)], pa.string())
+    return words([known.get(number, f"{unknown}_{number}") for number in range(numbers)])
 
 
 def instants(at_ms: Ints, shown: Flags | None = None) -> pa.Array:
     """Epoch milliseconds as Spark's timestamps; null where not shown."""
-    mask = None if shown is None or shown.all() else ~shown
-    return pa.array(at_ms * 1000, pa.int64(), mask=mask).cast(pa.timestamp("us", tz="UTC"))
+    return plain(at_ms * 1000, pa.timestamp("us", tz="UTC"), shown)
 
 
 def numbers_of(column: npt.NDArray[np.integer], kind: pa.DataType, shown: Flags | None = None) -> pa.Array:
     """Numbers of the records in the machine's order of bytes; null where not shown."""
-    return pa.array(column.astype(kind.to_pandas_dtype()), kind, mask=None if shown is None or shown.all() else ~shown)
+    return plain(column.astype(kind.to_pandas_dtype()), kind, shown)
+
+
+def plain(column: npt.NDArray[Any], kind: pa.DataType, shown: Flags | None = None) -> pa.Array:
+    """Values that lie one behind another as Arrow keeps that kind; null where not shown."""
+    buffers = [_validity(shown), pa.py_buffer(np.ascontiguousarray(column))]
+    return pa.Array.from_buffers(kind, len(column), buffers)
+
+
+def _given(told: Sequence[object]) -> Flags:
+    return np.array([each is not None for each in told], dtype=np.bool_)
+
+
+def _validity(shown: Flags | None) -> pa.Buffer | None:
+    return None if shown is None or shown.all() else _bits(shown)
+
+
+def _bits(told: Flags) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(told, bitorder="little"))

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from quintet.v1 import event_service_pb2 as wire
 
 from quintet_spark.source.link import Link, SourceError
+from quintet_spark.source.loss import Loss, meet_loss
 from quintet_spark.source.options import Options
 from quintet_spark.source.position import EARLIEST, LATEST, Offsets, Position
-from quintet_spark.source.reading import Loss, meet_loss
 
 Partitions = Sequence[wire.Partition]
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -14,41 +13,13 @@ from quintet_client.errors import OffsetTrimmedError, QuintetError
 
 from quintet_spark.source.events import EventColumns
 from quintet_spark.source.layout import DamagedBlockError
-from quintet_spark.source.link import DataLossError, Link, Patience, SourceError, told
+from quintet_spark.source.link import Link, Patience, SourceError, told
+from quintet_spark.source.loss import Loss, meet_loss
 from quintet_spark.source.options import METRICS_LOG, Options
 from quintet_spark.source.position import Stretch
 from quintet_spark.source.snapshots import SnapshotColumns
 
-_log = logging.getLogger(__name__)
 _CARRIED_COLUMN = "payload"
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """Records (after, before first) of a partition are gone."""
-
-    log: str
-    partition: int
-    after: int
-    first: int
-
-    @property
-    def count(self) -> int:
-        """How many."""
-        return self.first - 1 - self.after
-
-    def __str__(self) -> str:
-        return (
-            f"{self.count} records of partition {self.partition} of the {self.log} log are gone: offsets "
-            f"{self.after + 1} to {self.first - 1} were trimmed before they were read; the oldest held is {self.first}"
-        )
-
-
-def meet_loss(loss: Loss, options: Options) -> None:
-    """Raises DataLossError, or logs the loss where it is allowed."""
-    if options.fail_on_data_loss:
-        raise DataLossError(f"{loss}. To go on without them, set failOnDataLoss to false")
-    _log.warning("%s; skipped", loss)
 
 
 def read_stretch(options: Options, schema: StructType, stretch: Stretch) -> Iterator[pa.RecordBatch]:

@@ -17,8 +17,10 @@ from quintet_spark.source.layout import (
     BlockColumns,
     DamagedBlockError,
     Flags,
+    maps,
     numbers_of,
     taken,
+    words,
     words_by_number,
 )
 
@@ -26,7 +28,6 @@ _PROCESS = 3
 _KINDS = words_by_number(METRIC_KINDS, 256, "kind")
 _NUMBERS = ("interval_ms", "ready", "delayed", "leased", "dead", "oldest_ready_age_ms", *TOTALS)
 _OF_ALL = {"interval_ms"}
-_VALUES = pa.map_(pa.string(), pa.float64())
 
 
 class SnapshotColumns(BlockColumns):
@@ -66,8 +67,8 @@ class SnapshotColumns(BlockColumns):
         shown = None if name in _OF_ALL else ~self._of_process
         return numbers_of(self._records.fixed["numbers"][:, _NUMBERS.index(name)], pa.int64(), shown)
 
-    def _of_processes(self, name: str, kind: pa.DataType) -> pa.Array:
-        return pa.array([None if each is None else each[name] for each in self._processes], kind)
+    def _of_processes(self, name: str) -> list[Any]:
+        return [None if each is None else each[name] for each in self._processes]
 
 
 def _process(told: Any) -> dict[str, Any]:
@@ -93,7 +94,7 @@ _COLUMNS: dict[str, Callable[[SnapshotColumns], pa.Array]] = {
     "namespace": SnapshotColumns._namespace,
     "name": SnapshotColumns._name,
     **{name: _numbered(name) for name in _NUMBERS},
-    "process": lambda columns: columns._of_processes("process", pa.string()),
-    "replica": lambda columns: columns._of_processes("replica", pa.string()),
-    "values": lambda columns: columns._of_processes("values", _VALUES),
+    "process": lambda columns: words(columns._of_processes("process")),
+    "replica": lambda columns: words(columns._of_processes("replica")),
+    "values": lambda columns: maps(columns._of_processes("values")),
 }

@@ -18,7 +18,6 @@ from quintet_spark.source.link import Link, SourceError, taken_over
 from quintet_spark.source.options import Options
 from quintet_spark.source.planning import Partitions, check_reached, held, last_offsets, resolved
 from quintet_spark.source.position import EARLIEST, LATEST, Offsets, Stretch, divided, parsed, spread, stored
-from quintet_spark.source.reading import read_stretch
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -94,6 +93,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """One stretch, in an executor."""
+        # What makes columns takes long to import, and only workers need it.
+        from quintet_spark.source.reading import read_stretch
+
         return read_stretch(self._options, self._schema, partition) if isinstance(partition, Stretch) else iter(())
 
     def commit(self, end: dict[str, int]) -> None:
