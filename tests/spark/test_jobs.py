@@ -142,7 +142,7 @@ def test_the_rollup_counts_what_the_archive_holds(
             "spark_once": False,
             "spark_rollup_window_s": 1,
             "spark_rollup_late_ms": 0,
-            "spark_rollup_interval_s": 0,
+            "spark_rollup_interval_s": 2,
         }
     )
     running = rollup.start(spark, short)

@@ -74,14 +74,18 @@ class Pipeline:
         return f"Report: {written.page}"
 
     def _stream(self, spark: SparkSession, settings: StreamSettings, endpoint: str, stop: threading.Event) -> None:
-        running = [*archive.start(spark, settings), *rollup.start(spark, settings)]
+        archiving, rolling = archive.start(spark, settings), rollup.start(spark, settings)
+        running = [*archiving, *rolling]
         load = LoadThread(SyntheticLoad(endpoint, self._rate))
         self._say(f"load runs for {self._seconds} s: {self._rate} jobs a second over five queues, and two tables")
         try:
             with load:
                 watch(spark, running, _until(stop, self._seconds, load.has_failed), self._tell)
             self._say(f"load ended with {load.jobs} jobs; the last windows close")
-            watch(spark, running, self._windows_closed(running[-1], stop), self._tell)
+            closed = self._windows_closed(rolling[-1], stop)
+            # What is still to come is archived at once, when the rollup has told all it will.
+            end(spark, archiving, settings.spark_stop_ms_max, self._tell)
+            watch(spark, rolling, closed, self._tell)
         finally:
             end(spark, running, settings.spark_stop_ms_max, self._tell)
         # What came after the archive's last batch.

@@ -21,6 +21,7 @@ from quintet_kit.logs import get_logger
 from quintet_spark.sinks.sink import Sink, SinkError
 
 _LOOK_S = 0.25
+_LOOK_ENDING_S = 0.05
 _WORKER_LATE = "Python worker failed to connect back"
 _RESTARTS_MAX = 5
 
@@ -125,11 +126,29 @@ def end(spark: SparkSession, running: Sequence[Running], wait_ms: int, on_batch:
 
     A batch that was cut off is done anew, whole, at the next start."""
     deadline = time.monotonic() + wait_ms / 1000
-    for each in running:
-        while each.query.isActive and each.query.status["isTriggerActive"] and time.monotonic() < deadline:
-            each.query.awaitTermination(0.05)  # type: ignore[arg-type]  # a fraction of a second is taken
-        each.query.stop()
+    at_work = [(each, _last_trigger(each)) for each in running]
+    while at_work:
+        is_late = time.monotonic() >= deadline
+        for each, before in tuple(at_work):
+            if is_late or _is_between_batches(each, before):
+                each.query.stop()
+                at_work.remove((each, before))
+        if at_work:
+            time.sleep(_LOOK_ENDING_S)
     _look(spark, running, on_batch)
+
+
+def _is_between_batches(each: Running, before: str | None) -> bool:
+    """Whether no batch is under way but one that has only just begun: of batches that take longer than their interval
+    one begins where the last ends."""
+    query = each.query
+    return not query.isActive or not query.status["isTriggerActive"] or _last_trigger(each) != before
+
+
+def _last_trigger(each: Running) -> str | None:
+    """When the batch began that was done last."""
+    done = each.query.lastProgress
+    return done["timestamp"] if done is not None else None
 
 
 def _look(spark: SparkSession, running: Sequence[Running], tell: OnBatch) -> None:
