@@ -4,18 +4,40 @@ import os
 import signal
 import socket
 import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.support.up import COMMAND, ask, ask_until, ends_of, up
+from tests.support.up import COMMAND, Up, ask, ask_until, ends_of, up
 
 TEXT = "text-queue"
 PARTS = {"redis", "core", TEXT, "job-centre", "taskflux", "zmq-kv", "etzel"}
 
 
+READY = b"GET /readyz HTTP/1.1\r\n\r\n"
+
+
 def get(address: tuple[str, int], path: str) -> bytes:
     return ask(address, f"GET {path} HTTP/1.1\r\n\r\n".encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Lasting:
+    """A `quintet up` that stays, and where it keeps its data."""
+
+    up: Up
+    data: Path
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lasting]:
+    """One for all tests that leave it as they found it; it stops as it should, whatever was killed of it before."""
+    data = tmp_path_factory.mktemp("lasting")
+    with up(data) as running:
+        yield Lasting(running, data)
+        assert running.stop() == 0
 
 
 def test_a_job_put_before_a_stop_is_there_after_the_next_start(tmp_path: Path) -> None:
@@ -28,13 +50,12 @@ def test_a_job_put_before_a_stop_is_there_after_the_next_start(tmp_path: Path) -
         assert second.ask(TEXT, b"ACK greetings " + job + b"\n") == b"OK"
 
 
-def test_every_part_listens_and_reports_ready(tmp_path: Path) -> None:
-    with up(tmp_path) as running:
-        assert set(running.parts) == PARTS
-        for part in PARTS - {"redis"}:
-            metrics = running.address(part, "metrics")
-            assert get(metrics, "/readyz").startswith(b"HTTP/1.1 200 ")
-            assert b"# TYPE quintet_" in get(metrics, "/metrics")
+def test_every_part_listens_and_reports_ready(lasting: Lasting) -> None:
+    assert set(lasting.up.parts) == PARTS
+    for part in PARTS - {"redis"}:
+        metrics = lasting.up.address(part, "metrics")
+        assert get(metrics, "/readyz").startswith(b"HTTP/1.1 200 ")
+        assert b"# TYPE quintet_" in get(metrics, "/metrics")
 
 
 def test_killed_with_everything_it_leaves_no_process_and_no_job_is_lost(tmp_path: Path) -> None:
@@ -46,23 +67,24 @@ def test_killed_with_everything_it_leaves_no_process_and_no_job_is_lost(tmp_path
         assert second.ask(TEXT, b"GET greetings\n") == job + b" 5 hello"
 
 
+def test_two_on_one_data_directory_are_refused(lasting: Lasting) -> None:
+    second = subprocess.run((*COMMAND, "--data", str(lasting.data)), capture_output=True, text=True)
+    assert second.returncode == 1
+    assert f"in use by `quintet up` (process {lasting.up.process.pid})" in second.stderr
+    assert lasting.up.ask(TEXT, b"GET nothing\n") == b"NONE"
+
+
 @pytest.mark.parametrize("part", sorted(PARTS))
-def test_a_part_that_is_killed_comes_back_where_it_was(tmp_path: Path, part: str) -> None:
-    with up(tmp_path) as running:
-        job = running.ask(TEXT, b"ADD greetings 5 hello")
-        with ends_of(running.pid(part)):
-            os.kill(running.pid(part), signal.SIGKILL)
-        in_queue = ask_until(running.address(TEXT), b"IN greetings " + job + b"\n", b"YES")
-        assert in_queue == b"YES"
-        assert running.stop() == 0
-
-
-def test_two_on_one_data_directory_are_refused(tmp_path: Path) -> None:
-    with up(tmp_path) as running:
-        second = subprocess.run((*COMMAND, "--data", str(tmp_path)), capture_output=True, text=True)
-        assert second.returncode == 1
-        assert f"in use by `quintet up` (process {running.process.pid})" in second.stderr
-        assert running.ask(TEXT, b"GET greetings\n") == b"NONE"
+def test_a_part_that_is_killed_comes_back_where_it_was(lasting: Lasting, part: str) -> None:
+    running = lasting.up
+    queue = f"kept-from-{part}".encode()
+    job = running.ask(TEXT, b"ADD " + queue + b" 5 hello")
+    with ends_of(running.pid(part)):
+        os.kill(running.pid(part), signal.SIGKILL)
+    in_queue = ask_until(running.address(TEXT), b"IN " + queue + b" " + job + b"\n", b"YES")
+    assert in_queue == b"YES"
+    for each in PARTS - {"redis"}:
+        assert ask_until(running.address(each, "metrics"), READY, b"HTTP/1.1 200 ")
 
 
 def test_a_second_signal_ends_it_at_once_and_its_children_with_it(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Iterable
 from pathlib import Path
 
 import grpc
@@ -14,6 +15,7 @@ from quintet.v1 import table_service_pb2 as t
 from quintet.v1.event_pb2 import Event
 from quintet.v1.job_pb2 import NewJob
 from quintet.v1.table_pb2 import TableSettings
+from quintet_core.storage import keys
 
 from tests.support.api import Api, open_api, told
 from tests.support.blocks import events_of, read_blocks
@@ -27,6 +29,11 @@ NAMESPACES = ("default", "other")
 async def partition_of(api: Api, queue: str, namespace: str = "") -> int:
     found = await api.queues.GetQueue(q.GetQueueRequest(namespace=namespace, queue=queue))
     return int(found.queue.partition)
+
+
+def names_of(partition: int, namespace: str, names: Iterable[str]) -> list[str]:
+    """Those of the names that fall into the partition."""
+    return [name for name in names if keys.partition_of(keys.name_key(namespace, name), PARTITIONS) == partition]
 
 
 async def last_offset(api: Api, partition: int) -> int:
@@ -49,18 +56,15 @@ async def mixed_log(api: Api, queue: str) -> tuple[int, int]:
     and its last offset."""
     await api.put(queue)
     partition = await partition_of(api, queue)
-    others = [f"{queue}-{number}" for number in range(200)]
-    neighbours = []
-    for name in others:
+    neighbours = names_of(partition, "other", (f"{queue}-{number}" for number in range(200)))
+    for name in neighbours:
         await api.queues.CreateQueue(q.CreateQueueRequest(namespace="other", queue=name))
-        if await partition_of(api, name, "other") == partition:
-            neighbours.append(name)
-    tables = []
-    for number in range(240):
+        assert await partition_of(api, name, "other") == partition
+    tables = names_of(partition, "default", (f"{queue}-t{number}" for number in range(240)))
+    for number, name in enumerate(tables):
         settings = TableSettings(events_carry_values=number % 2 == 0)
-        request = t.CreateTableRequest(table=f"{queue}-t{number}", settings=settings)
-        if (await api.tables.CreateTable(request)).table.partition == partition:
-            tables.append(request.table)
+        made = await api.tables.CreateTable(t.CreateTableRequest(table=name, settings=settings))
+        assert made.table.partition == partition
     for turn in range(10):
         jobs = [NewJob(payload=b"p" * turn, rank=turn - 5)] * (turn + 1)
         enqueues = [
@@ -126,7 +130,7 @@ class TestBlocks:
         jobs = [NewJob()] * 100
         for _ in range(20):
             request = q.EnqueueRequest(queue=queue, jobs=jobs)
-            await asyncio.gather(*(api.queues.Enqueue(request) for _ in range(25)))
+            await asyncio.gather(*(api.queues.Enqueue(request) for _ in range(15)))
         partition = await partition_of(api, queue)
         last = await last_offset(api, partition)
         blocks = await read_blocks(api, partition=partition, through_offset=last)
@@ -171,6 +175,7 @@ class TestARangeThatCannotBeRead:
                     found = (await api.events.ListPartitions(e.ListPartitionsRequest())).partitions[partition]
                     if found.first_offset > 1:
                         break
+                    await asyncio.sleep(0.02)
                 refusal = await refused_stream(api, partition=partition, through_offset=found.last_offset)
                 assert refusal == (CODE.OUT_OF_RANGE, "OFFSET_TRIMMED")
                 kept = await read_blocks(
@@ -215,15 +220,18 @@ async def test_who_sees_one_namespace_gets_the_rest_blank(tmp_path: Path, queue:
 
 
 async def test_of_metrics_hold_snapshots_and_blank_those_of_others(api: Api, queue: str) -> None:
-    names = [(namespace, f"{queue}-{number}") for namespace in NAMESPACES for number in range(150)]
-    for namespace, name in names:
+    await api.put(queue)
+    partition = await partition_of(api, queue)
+    numbered = [f"{queue}-{number}" for number in range(150)]
+    wanted = {(namespace, name) for namespace in NAMESPACES for name in names_of(partition, namespace, numbered)}
+    for namespace, name in wanted:
         await api.queues.CreateQueue(q.CreateQueueRequest(namespace=namespace, queue=name))
-    partition = await partition_of(api, names[0][1])
-    wanted = {name for name in names if await partition_of(api, name[1], name[0]) == partition}
+        assert await partition_of(api, name, namespace) == partition
     assert {namespace for namespace, _ in wanted} == set(NAMESPACES)
     told: set[tuple[str, str]] = set()
     async with asyncio.timeout(60):
         while not wanted <= told:
+            await asyncio.sleep(0.1)
             told = {name for name, kind in await snapshots(api, partition) if kind == QUEUE}
     seen = await snapshots(api, partition, namespace="other")
     assert {namespace for (namespace, _), kind in seen if kind} == {"other"}
