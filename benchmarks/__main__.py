@@ -6,7 +6,7 @@ and is gone afterwards.
 
 from __future__ import annotations
 
-import quintet_kit.grpc_poller  # noqa: F401 - before anything imports grpc
+import quintet_kit.early  # noqa: F401 - before everything else
 
 # isort: split
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import quintet_kit.grpc_poller  # noqa: F401 - before anything imports grpc
+import quintet_kit.early  # noqa: F401 - before everything else
 
 # isort: split
 
@@ -37,7 +37,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("protocol", choices=sorted(SETUPS))
     setup = SETUPS[parser.parse_args(arguments).protocol]()
     configure(setup.name, setup.settings.log_level, setup.settings.log_format)
-    collector.relax()
     return run(lambda stop: _serve(setup, stop))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import quintet_kit.grpc_poller  # noqa: F401 - before anything imports grpc
+import quintet_kit.early  # noqa: F401 - before everything else
 
 # isort: split
 

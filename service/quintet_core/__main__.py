@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import quintet_kit.grpc_poller  # noqa: F401 - before anything imports grpc
+import quintet_kit.early  # noqa: F401 - before everything else
 
 # isort: split
 
@@ -92,7 +92,6 @@ def main() -> int:
     """The process."""
     settings = load_or_exit(CoreSettings)
     configure("core", settings.log_level, settings.log_format)
-    collector.relax()
     return run(lambda stop: serve(settings, stop))
 
 

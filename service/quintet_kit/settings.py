@@ -1,22 +1,31 @@
-"""Settings from the environment: the only module of Quintet that reads `os.environ`.
+"""Settings from the environment.
 
 A process declares one frozen subclass of `ProcessSettings`; each field is the variable `QUINTET_<FIELD>`. A field
 that holds a secret (`SecretStr`) may instead be named by a file: `QUINTET_<FIELD>_FILE`. Every fault is reported at
 once, one line each, and the process ends with `EX_CONFIG` (78) so that a supervisor can tell it from a crash.
 """
 
-import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
-from pydantic import BeforeValidator, Field, SecretBytes, SecretStr, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretBytes,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticUndefined
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from quintet_kit.environment import variables
 
 PREFIX = "QUINTET_"
 EX_CONFIG = 78
@@ -33,7 +42,7 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 """A TCP port; 0 means any free one."""
 Milliseconds = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
-CommaSeparated = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_commas)]
+CommaSeparated = Annotated[tuple[str, ...], BeforeValidator(_split_commas)]
 """A list written `a,b,c`; empty parts are dropped."""
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "readable"]
@@ -47,12 +56,18 @@ class SettingsFaultsError(Exception):
         super().__init__("\n".join(self.lines))
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """Base of every settings class: frozen, prefix `QUINTET_`, defaults checked like given values."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, frozen=True, extra="ignore", validate_default=True, env_ignore_empty=True
-    )
+    model_config = ConfigDict(frozen=True, extra="ignore", validate_default=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_environment(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """What is not given is read from its variable; an empty one means the default."""
+        environment = {name.upper(): value for name, value in variables().items() if value}
+        names = (name for name in cls.model_fields if variable_of(name) in environment)
+        return {name: environment[variable_of(name)] for name in names} | given
 
 
 class ProcessSettings(Settings):
@@ -99,16 +114,6 @@ def load_or_exit(settings_class: type[S], **given: object) -> S:
         raise SystemExit(EX_CONFIG) from None
 
 
-def child_environment(overrides: Mapping[str, str]) -> dict[str, str]:
-    """The environment for a child process: ours, with `overrides`."""
-    return {**os.environ, **overrides}
-
-
-def set_default_variable(name: str, value: str) -> None:
-    """Set an environment variable that another library reads, unless whoever started the process has set it."""
-    os.environ.setdefault(name, value)
-
-
 def variable_of(field_name: str) -> str:
     """`redis_url` -> `QUINTET_REDIS_URL`."""
     return PREFIX + field_name.upper()
@@ -125,12 +130,13 @@ def settings_table(settings_class: type[Settings]) -> str:
 
 def _read_secret_files(settings_class: type[Settings]) -> tuple[dict[str, object], list[str]]:
     """What `QUINTET_<FIELD>_FILE` variables hold, by field, and what is wrong with them."""
+    environment = variables()
     secrets: dict[str, object] = {}
     faults: list[str] = []
     for name in (name for name, field in settings_class.model_fields.items() if _is_secret(field.annotation)):
         variable = variable_of(name) + "_FILE"
-        path = os.environ.get(variable)
-        if path and variable_of(name) in os.environ:
+        path = environment.get(variable)
+        if path and variable_of(name) in environment:
             faults.append(f"{variable_of(name)}: value (secret), must be unset where {variable} is set")
         elif path:
             try:

@@ -16,7 +16,7 @@ SOURCES = sorted(
 LINES_MAX = 550
 FUNCTION_LINES_MAX = 60
 VAGUE_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "types", "misc"}
-ENVIRONMENT_READERS = {ROOT / "service/quintet_kit/settings.py"}
+ENVIRONMENT_READERS = {ROOT / "service/quintet_kit/environment.py"}
 
 
 def named(path: Path) -> str:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+from quintet_kit.environment import child_environment
 from quintet_kit.logs import get_logger
-from quintet_kit.settings import child_environment
 
 BACKOFF_SECONDS_MIN = 0.1
 BACKOFF_SECONDS_MAX = 5.0

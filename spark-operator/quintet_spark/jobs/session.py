@@ -8,13 +8,15 @@ from contextlib import contextmanager
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
-from quintet_kit.settings import set_default_variable
+from quintet_kit.environment import set_default_variable
 
 from quintet_spark.jobs.settings import SparkSettings
 from quintet_spark.source import register
+from quintet_spark.workers import WORKER_CONF
 
 _END_SECONDS_MAX = 30
 _USUAL = {
+    **WORKER_CONF,
     # Days are those of UTC, and instants in files are told as such.
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
