@@ -8,19 +8,15 @@ import quintet_kit.early  # noqa: F401 - before everything else
 
 import click
 
-from quintet_cli.commands import ALL
+from quintet_cli.commands import MODULES
 from quintet_cli.commands.in_order import InOrder
-from quintet_cli.up.command import up
 
 
-@click.group(cls=InOrder)
+@click.group(cls=InOrder, modules={"up": "quintet_cli.up.command", **MODULES})
 @click.version_option(package_name="quintet")
 def main() -> None:
     """Quintet: a durable job queue behind existing wire protocols."""
 
-
-for _command in (up, *ALL):
-    main.add_command(_command)
 
 if __name__ == "__main__":
     main()

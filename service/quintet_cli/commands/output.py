@@ -6,14 +6,16 @@ import base64
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 from quintet_client import Job, JobState
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+
+if TYPE_CHECKING:  # rich takes as long to import as a short command lasts: it is imported where a table is drawn
+    from rich.console import Console
+    from rich.progress import Progress
 
 STATES = tuple(state.value for state in JobState)
 """What --state takes. (Of an enum, click would take the names, in capitals.)"""
@@ -26,9 +28,15 @@ class Output:
 
     def __init__(self, *, json: bool) -> None:
         self.json = json
-        self._console = Console(highlight=False)
-        if not self._console.is_terminal:
-            self._console.width = _WIDTH_WITHOUT_TERMINAL
+
+    @cached_property
+    def _console(self) -> Console:
+        from rich.console import Console
+
+        console = Console(highlight=False)
+        if not console.is_terminal:
+            console.width = _WIDTH_WITHOUT_TERMINAL
+        return console
 
     def record(self, record: Mapping[str, Any]) -> None:
         """One JSON object on a line of its own, at once: a reader of a pipe waits for it."""
@@ -39,7 +47,7 @@ class Output:
         if self.json:
             self.record(record)
         else:
-            self._console.print(sentence, markup=False, soft_wrap=True)
+            print(sentence, flush=True)
 
     def clear(self) -> None:
         """At a terminal, begin again at its top; what is shown anew takes the place of the old."""
@@ -48,6 +56,8 @@ class Output:
 
     def table(self, headings: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> None:
         """A table for people; numbers to the right."""
+        from rich.table import Table
+
         table = Table(title=title or None, title_justify="left")
         listed = [list(row) for row in rows]
         for index, heading in enumerate(headings):
@@ -68,6 +78,9 @@ class Output:
 
     def progress(self, what: str, total: int | None) -> Progress:
         """A bar on stderr with one task already added (id 0); silent without a terminal or with `--json`."""
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
         console = Console(stderr=True)
         progress = Progress(
             TextColumn("{task.description}"),
