@@ -34,6 +34,7 @@ from quintet.v1.queue_service_pb2_grpc import QueueServiceStub
 READY_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 30.0
 _POLL_SECONDS = 0.01
+_POLL_SECONDS_MAX = 0.25
 # A test run that is killed leaves no process behind. A program of its own, because no Python may run between the fork
 # and the exec of a process with threads.
 _DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
@@ -347,11 +348,12 @@ class Stack:
 
 
 def until(holds: Callable[[], bool], what: str, seconds_max: float = 30.0) -> None:
-    """Wait for something in another process that nothing announces."""
-    deadline = time.monotonic() + seconds_max
+    """Wait for something in another process that nothing announces: the longer it takes, the less often asked for."""
+    started = time.monotonic()
     while not holds():
-        assert time.monotonic() < deadline, f"waited {seconds_max:g} s in vain: {what}"
-        time.sleep(_POLL_SECONDS)
+        waited = time.monotonic() - started
+        assert waited < seconds_max, f"waited {seconds_max:g} s in vain: {what}"
+        time.sleep(min(max(_POLL_SECONDS, waited / 10), _POLL_SECONDS_MAX))
 
 
 def stack_for_tests(**environment: str) -> Iterator[Stack]:
