@@ -36,7 +36,7 @@ def watched() -> Iterator[Watched]:
             everything = stack.enter_context(up(folder / "data"))
             stack.enter_context(EveryProtocol(everything))
             spark = stack.enter_context(_driver(everything, folder))
-            prometheus = stack.enter_context(running(configuration(everything, folder, spark)))
+            prometheus = stack.enter_context(running(configuration(everything, folder, spark, every_s=2)))
             prometheus.wait_scraped()
             for last in ("quintet_core_consumer_lag_records", "spark_streaming_eventTime_watermark > 0"):
                 prometheus.wait_series(last)
@@ -54,7 +54,7 @@ def _driver(everything: Up, folder: Path) -> Iterator[str]:
     command = [sys.executable, "-m", "quintet_spark", "rollup", "--memory", "512m", "--conf", interface]
     command += ["--endpoint", "{}:{}".format(*everything.address("core", "core-grpc")), "--lake", str(folder / "lake")]
     log = (folder / "spark.log").open("wb")
-    with log, subprocess.Popen([*command, "--rollup-interval-s", "1"], stdout=log, stderr=log) as process:
+    with log, subprocess.Popen([*command, "--rollup-interval-s", "10"], stdout=log, stderr=log) as process:
         try:
             yield f"127.0.0.1:{port}"
         finally:

@@ -19,7 +19,7 @@ from tests.support.zmq_kv import ReqClient
 QUEUE = "watched"
 TABLE = "watched"
 NAMESPACE = "default"
-REST_S = 0.1
+REST_S = 0.25
 
 
 class EveryProtocol:

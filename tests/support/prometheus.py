@@ -70,11 +70,11 @@ class Prometheus:
         return found
 
     def wait(self, what: str, is_so: Callable[[], object]) -> None:
-        """Return when something is so; it becomes so as Prometheus scrapes and evaluates, once a second."""
+        """Return when something is so; it becomes so as Prometheus scrapes and evaluates, every second or two."""
         give_up_at = time.monotonic() + SECONDS_MAX
         while not is_so():
             assert time.monotonic() < give_up_at, f"never came: {what}"
-            time.sleep(0.2)
+            time.sleep(0.4)
 
     def wait_series(self, expr: str) -> None:
         """Return when an expression gives something."""
@@ -87,19 +87,24 @@ class Prometheus:
         self.wait("every target scraped", lambda: len(self.query(scraped)) == targets)
 
 
-def configuration(up: Up, folder: Path, spark: str | None = None) -> Path:
-    """The configuration of monitoring/ with the addresses of a running `quintet up` and of a driver's web interface."""
+def configuration(up: Up, folder: Path, spark: str | None = None, *, every_s: int = 1) -> Path:
+    """The configuration of monitoring/ with the addresses of a running `quintet up` and of a driver's web interface.
+
+    Everything is done `every_s` seconds, except that a driver, whose pages are dear, is looked at every 5."""
     text = (MONITORING / "prometheus.yml").read_text()
     for part, port in DEFAULT_PORTS.items():
         default = f"127.0.0.1:{port}"
         assert default in text
         text = text.replace(default, "{}:{}".format(*up.address(part, "metrics")))
     document = yaml.safe_load(text)
-    document["global"] |= {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
+    every = f"{every_s}s"
+    document["global"] |= {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every}
     document["scrape_configs"] = [
         job for job in document["scrape_configs"] if spark or not job["job_name"].startswith("quintet-spark")
     ]
     for job in document["scrape_configs"]:
+        if job["job_name"].startswith("quintet-spark"):
+            job |= {"scrape_interval": "5s", "scrape_timeout": "5s"}
         for targets in job["static_configs"]:
             named = [spark if target == _SPARK_DEFAULT else target for target in targets["targets"]]
             targets["targets"] = [target for target in named if target != _SPARK_SECOND]
