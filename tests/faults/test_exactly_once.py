@@ -52,8 +52,9 @@ def test_the_archive_of_two_million_events_is_the_log_whatever_is_killed(capsys:
 def test_a_driver_that_slept_while_another_took_over_moves_nothing_and_doubles_nothing() -> None:
     with Archiving(SEED) as scene:
         sleeper, other = scene.driver, scene.new_driver("archive-2")
+        sleeper.start()
+        until(lambda: '"event":"started"' in sleeper.log.read_text(), "the first driver is there", END_SECONDS_MAX)
         with writing(scene, 100_000):
-            sleeper.start()
             until(lambda: scene.archive.count() > 0, "the first driver archives", END_SECONDS_MAX)
             sleeper.freeze()
             other.start()

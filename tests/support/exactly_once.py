@@ -35,8 +35,8 @@ NOTHING_TRIMMED = {"QUINTET_EVENTS_TAIL": "10000000", "QUINTET_EVENTS_CAP": "100
 TRIMMED_AT_ONCE = {"QUINTET_EVENTS_TAIL": "0", "QUINTET_EVENTS_KEEP_MS": "0"}
 """Whatever no consumer needs goes."""
 STALL_SECONDS_MAX = 300.0
-_POLL_SECONDS = 0.1
-_BATCHES = ("--archive-interval-s", "1", "--archive-events-max", "200000")
+_POLL_SECONDS = 0.25
+_BATCHES = ("--archive-interval-s", "8", "--archive-events-max", "200000")
 ARCHIVE, _RECORD = "archive", "record"
 """Consumers."""
 
@@ -83,6 +83,7 @@ class Archiving:
         self._written = self._epoch = 0
         self._ends: dict[int, int] = {}
         self._recorder = Recorder(str(self.redis.path), PARTITIONS)
+        self._recorded = [0] * PARTITIONS
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -127,9 +128,12 @@ class Archiving:
         """Read the log on, so that it may be trimmed up to here."""
         self._recorder.read()
         for partition, offset in enumerate(self._recorder.last_offsets):
+            if offset == self._recorded[partition]:
+                continue
             with suppress(grpc.RpcError):
                 request = CommitOffsetRequest(consumer=_RECORD, partition=partition, offset=offset, epoch=self._epoch)
                 self._service.CommitOffset(request, timeout=10)
+                self._recorded[partition] = offset
 
     def log(self) -> pa.Table:
         """All of it, as Redis held it."""
