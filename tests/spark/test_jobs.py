@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,12 +33,16 @@ T = TypeVar("T")
 COMMAND = (sys.executable, "-m", "quintet_spark")
 
 
-@pytest.fixture
-def settings(core: CorePart, spark: SparkSession, tmp_path: Path) -> StreamSettings:
+def settings_of(core: CorePart, spark: SparkSession, folder: Path) -> StreamSettings:
     register(spark)
     return StreamSettings(
-        spark_lake=str(tmp_path / "lake"), spark_endpoint=core.target, spark_once=True, spark_retry_ms=2000
+        spark_lake=str(folder / "lake"), spark_endpoint=core.target, spark_once=True, spark_retry_ms=2000
     )
+
+
+@pytest.fixture
+def settings(core: CorePart, spark: SparkSession, tmp_path: Path) -> StreamSettings:
+    return settings_of(core, spark, tmp_path)
 
 
 def with_client(core: CorePart, body: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
@@ -167,33 +173,60 @@ def restore_settings(settings: StreamSettings, **more: Any) -> RestoreSettings:
     return RestoreSettings(spark_lake=settings.spark_lake, spark_endpoint=settings.spark_endpoint, **more)
 
 
+@dataclass(frozen=True)
+class Filled:
+    """Two tables, and the lake that holds them: `carried` with values, which is gone, and how it was; `bare` without.
+
+    Filling and archiving takes seconds: tests restore into tables of their own, and archive nothing more."""
+
+    settings: StreamSettings
+    carried: str
+    bare: str
+    before: dict[bytes, tuple[bytes, int]]
+
+
+async def fill(client: Client, table: str) -> None:
+    await client.create_table(table, TableSettings(events_carry_values=True))
+    for number in range(250):
+        await client.put_row(table, b"row %d" % number, b"first")
+    await client.put_row(table, b"row 7", b"", ttl_ms=3_600_000)
+    await client.delete_row(table, b"row 8")
+    await client.put_row(table, b"short", b"gone", ttl_ms=1)
+
+
+async def rows_in(client: Client, table: str) -> dict[bytes, tuple[bytes, int]]:
+    return {row.key: (row.value, row.expires_at_ms) async for row in client.scan_rows(table)}
+
+
+@pytest.fixture(scope="module")
+def filled(core: CorePart, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Filled:
+    carried, bare = (f"{kind}-{uuid.uuid4().hex[:8]}" for kind in ("carried", "bare"))
+    with_client(core, lambda client: fill(client, carried))
+
+    async def fill_bare(client: Client) -> None:
+        await client.create_table(bare)
+        await client.put_row(bare, b"a", b"unseen")
+        await client.put_row(bare, b"b", b"")
+
+    with_client(core, fill_bare)
+    settings = settings_of(core, spark, tmp_path_factory.mktemp("filled"))
+    archived(spark, settings)
+    before = with_client(core, lambda client: rows_in(client, carried))
+    with_client(core, lambda client: client.delete_table(carried))
+    return Filled(settings, carried, bare, before)
+
+
 class TestRestore:
     """From the archive back through the core."""
 
-    async def fill(self, client: Client, table: str) -> None:
-        await client.create_table(table, TableSettings(events_carry_values=True))
-        for number in range(250):
-            await client.put_row(table, b"row %d" % number, b"first")
-        await client.put_row(table, b"row 7", b"", ttl_ms=3_600_000)
-        await client.delete_row(table, b"row 8")
-        await client.put_row(table, b"short", b"gone", ttl_ms=1)
-
-    async def rows(self, client: Client, table: str) -> dict[bytes, tuple[bytes, int]]:
-        return {row.key: (row.value, row.expires_at_ms) async for row in client.scan_rows(table)}
-
     def test_a_table_comes_back_as_it_was_and_again_the_same(
-        self, core: CorePart, queue: str, spark: SparkSession, settings: StreamSettings
+        self, core: CorePart, queue: str, spark: SparkSession, filled: Filled
     ) -> None:
-        table, copy = queue, f"{queue} copy"
-        with_client(core, lambda client: self.fill(client, table))
-        archived(spark, settings)
-        before = with_client(core, lambda client: self.rows(client, table))
-        with_client(core, lambda client: client.delete_table(table))
-
-        wanted = restore.Wanted(table, copy)
+        settings, before, copy = filled.settings, filled.before, f"{queue} copy"
+        wanted = restore.Wanted(filled.carried, copy)
         done = restore.run(spark, restore_settings(settings), wanted)
         assert (done.rows, done.missing, done.loaded.written) == (249, 0, 249)
-        after = with_client(core, lambda client: self.rows(client, copy))
+        after = with_client(core, lambda client: rows_in(client, copy))
         assert {key: value for key, (value, _) in after.items()} == {key: value for key, (value, _) in before.items()}
         # The API takes times to live: a deadline comes back as well as both clocks and a call's time allow.
         assert abs(after[b"row 7"][1] - before[b"row 7"][1]) < 60_000
@@ -202,35 +235,26 @@ class TestRestore:
         with pytest.raises(TableNotEmptyError, match="--existing merge"):
             restore.run(spark, restore_settings(settings), wanted)
         restore.run(spark, restore_settings(settings, spark_existing="merge"), wanted)
-        assert with_client(core, lambda client: self.rows(client, copy)).keys() == after.keys()
+        assert with_client(core, lambda client: rows_in(client, copy)).keys() == after.keys()
 
         with_client(core, lambda client: client.put_row(copy, b"of later", b"x"))
         restore.run(spark, restore_settings(settings, spark_existing="replace", spark_ttl="none"), wanted)
-        replaced = with_client(core, lambda client: self.rows(client, copy))
+        replaced = with_client(core, lambda client: rows_in(client, copy))
         assert replaced == {key: (value, 0) for key, (value, _) in after.items()}
 
     def test_values_that_were_not_carried_are_counted_and_refused_before_anything_is_written(
-        self, core: CorePart, queue: str, spark: SparkSession, settings: StreamSettings
+        self, core: CorePart, queue: str, spark: SparkSession, filled: Filled
     ) -> None:
-        async def fill(client: Client) -> None:
-            await client.create_table(queue)
-            await client.put_row(queue, b"a", b"unseen")
-            await client.put_row(queue, b"b", b"")
-
-        with_client(core, fill)
-        archived(spark, settings)
-        wanted = restore.Wanted(queue, f"{queue} copy")
+        wanted = restore.Wanted(filled.bare, f"{queue} copy")
         with pytest.raises(JobError, match="1 rows have no value"):
-            restore.run(spark, restore_settings(settings), wanted)
-        done = restore.run(spark, restore_settings(settings, spark_missing_allowed=True), wanted)
+            restore.run(spark, restore_settings(filled.settings), wanted)
+        with_client(core, lambda client: self._is_missing(client, f"{queue} copy"))
+        done = restore.run(spark, restore_settings(filled.settings, spark_missing_allowed=True), wanted)
         assert (done.rows, done.missing, done.loaded.written) == (2, 1, 1)
 
-    def test_a_dry_run_writes_nothing(
-        self, core: CorePart, queue: str, spark: SparkSession, settings: StreamSettings
-    ) -> None:
-        with_client(core, lambda client: self.fill(client, queue))
-        archived(spark, settings)
-        done = restore.run(spark, restore_settings(settings), restore.Wanted(queue, f"{queue} copy", dry_run=True))
+    def test_a_dry_run_writes_nothing(self, core: CorePart, queue: str, spark: SparkSession, filled: Filled) -> None:
+        wanted = restore.Wanted(filled.carried, f"{queue} copy", dry_run=True)
+        done = restore.run(spark, restore_settings(filled.settings), wanted)
         assert (done.rows, done.loaded.written) == (249, 0)
         with_client(core, lambda client: self._is_missing(client, f"{queue} copy"))
 
