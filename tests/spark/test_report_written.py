@@ -1,12 +1,14 @@
 """The report as a whole: tables and page on disk, from frames."""
 
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from quintet_spark.report import ReportOptions, write_report
+from quintet_spark.report import ReportOptions, WrittenReport, write_report
 from quintet_spark.transforms import report
-from quintet_spark.transforms.rollup import rollup
+from quintet_spark.transforms.rollup import ROLLUP, rollup
 
 from tests.spark.log_frames import Row, at, event_frame, metric_frame
 
@@ -36,16 +38,31 @@ SNAPSHOTS: list[Row] = [
 ]
 
 
-def test_a_report_is_tables_and_a_page(spark: SparkSession, tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class Whole:
+    """A report on EVENTS and SNAPSHOTS, and what it told on its way. It took seconds: nobody changes it."""
+
+    written: WrittenReport
+    out: Path
+    steps: list[str]
+
+
+@pytest.fixture(scope="module")
+def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """Its rollup has not come as far as the events."""
     events, metrics = event_frame(spark, EVENTS), metric_frame(spark, SNAPSHOTS)
-    steps: list[str] = []
-    out = tmp_path / "report of today"
-    written = write_report(
-        spark, events, metrics, None, str(out), options=ReportOptions(length_max=1_000), progress=steps.append
-    )
+    behind = rollup(events, metrics).where("queue = 'work'")
+    out, steps = tmp_path_factory.mktemp("whole") / "report of today", list[str]()
+    options = ReportOptions(length_max=1_000)
+    written = write_report(spark, events, metrics, behind, str(out), options=options, progress=steps.append)
+    return Whole(written, out, steps)
+
+
+def test_a_report_is_tables_and_a_page(spark: SparkSession, whole: Whole) -> None:
+    written, out = whole.written, whole.out
     counts = {name: spark.read.parquet(path).count() for name, path in written.tables.items()}
     assert counts == {"service_levels": 2, "queues": 2, "poison_jobs": 1, "backlog": 120, "forecast": 2}
-    assert steps[-1] == "draw the page"
+    assert whole.steps[-1] == "draw the page"
     assert len(written.needs_action) == 2
     assert written.needs_action[0].startswith("“work” will hold 1\u202f000 jobs in about")
     assert written.page == f"{out}/index.html"
@@ -56,13 +73,14 @@ def test_a_report_is_tables_and_a_page(spark: SparkSession, tmp_path: Path) -> N
     assert not list(out.glob("*.new"))
 
 
-def test_a_report_takes_the_place_of_the_one_before(spark: SparkSession, tmp_path: Path) -> None:
-    events, metrics, out = event_frame(spark, EVENTS), metric_frame(spark, []), str(tmp_path)
-    behind = rollup(events, metrics).where("queue = 'work'")
-    before = write_report(spark, events, metrics, behind, out)
-    # A rollup that has not come as far is no source of a chart.
-    assert "drawn from the rollup" not in Path(before.page).read_text()
-    written = write_report(spark, event_frame(spark, []), metrics, None, out)
+def test_a_rollup_that_has_not_come_as_far_is_no_source_of_a_chart(whole: Whole) -> None:
+    assert "drawn from the rollup" not in Path(whole.written.page).read_text()
+
+
+def test_a_report_takes_the_place_of_the_one_before(spark: SparkSession, whole: Whole, tmp_path: Path) -> None:
+    out = tmp_path / "report"
+    shutil.copytree(whole.out, out)
+    written = write_report(spark, event_frame(spark, []), metric_frame(spark, []), None, str(out))
     assert written.needs_action == []
     assert "There is nothing to report" in Path(written.page).read_text()
     assert spark.read.parquet(written.tables["queues"]).count() == 0
@@ -70,15 +88,15 @@ def test_a_report_takes_the_place_of_the_one_before(spark: SparkSession, tmp_pat
 
 def test_the_chart_is_drawn_from_the_rollup_when_that_tells_the_same(spark: SparkSession, tmp_path: Path) -> None:
     events, metrics = event_frame(spark, EVENTS), metric_frame(spark, SNAPSHOTS)
-    rolled = rollup(events, metrics)
+    rolled = spark.createDataFrame(rollup(events, metrics).toArrow(), ROLLUP)
     hour = 3_600_000
     both = [
         sorted(tuple(row) for row in frame.collect() if any(row[1:]))
         for frame in (report.activity(events, bucket_ms=hour), report.rolled_activity(rolled, bucket_ms=hour))
     ]
     assert both[0] == both[1]
-    whole = write_report(spark, events, metrics, rolled, str(tmp_path / "whole"))
-    assert "drawn from the rollup" in Path(whole.page).read_text()
+    written = write_report(spark, events, metrics, rolled, str(tmp_path / "drawn"))
+    assert "drawn from the rollup" in Path(written.page).read_text()
 
 
 def test_a_place_that_cannot_be_written_is_told(spark: SparkSession, tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ class _Tables:
 
     def __init__(self, spark: SparkSession, out: str, progress: Callable[[str], None]) -> None:
         self._spark, self._out, self._progress = spark, out.rstrip("/"), progress
+        self._frames: dict[str, DataFrame] = {}
         self.paths: dict[str, str] = {}
 
     def write(self, name: str, frame: DataFrame, step: str) -> DataFrame:
@@ -79,10 +80,12 @@ class _Tables:
         path = f"{self._out}/{name}"
         frame.write.mode("overwrite").parquet(path)
         self.paths[name] = path
-        return self[name]
+        # Told the schema, Spark does not look into the files for it.
+        self._frames[name] = self._spark.read.schema(frame.schema).parquet(path)
+        return self._frames[name]
 
     def __getitem__(self, name: str) -> DataFrame:
-        return self._spark.read.parquet(self.paths[name])
+        return self._frames[name]
 
 
 def _write_tables(tables: _Tables, events: DataFrame, metrics: DataFrame, options: ReportOptions) -> None:
@@ -186,16 +189,17 @@ def _by_bucket(frame: DataFrame) -> dict[int, dict[str, Any]]:
 
 
 def _backlogs(by_minute: DataFrame, queues: list[tuple[str, str]], bucket_ms: int) -> dict[str, Any]:
-    """The backlog over time: of all queues together, and of each of some."""
+    """The backlog over time: of all queues together, and of each of some; the rest is summed up where it lies."""
     series = capacity.backlog_series(by_minute, bucket_ms=bucket_ms)
-    wanted = by_minute.sparkSession.createDataFrame(queues, "namespace string, queue string")
-    shown = series.join(F.broadcast(wanted), list(report.QUEUE))
-    total = series.groupBy("bucket_at_ms").agg(
-        F.lit(None).cast("string").alias("namespace"), F.lit(None).alias("queue"), F.sum("backlog").alias("backlog")
-    )
-    rows = _rows(shown.unionByName(total), (len(queues) + 1) * 2 * charts.BUCKETS_MAX)
-    backlogs: dict[tuple[str, str] | None, dict[int, float]] = {None: {}}
-    for row in rows:
-        whose = None if row["queue"] is None else (row["namespace"], row["queue"])
-        backlogs.setdefault(whose, {})[row["bucket_at_ms"]] = row["backlog"]
-    return {"backlog": backlogs.pop(None), "backlogs": backlogs}
+    wanted = ((F.col("namespace") == namespace) & (F.col("queue") == queue) for namespace, queue in queues)
+    is_shown = reduce(Column.__or__, wanted, F.lit(False))
+    whose = (F.when(is_shown, F.col(name)).alias(name) for name in report.QUEUE)
+    sums = series.groupBy("bucket_at_ms", *whose).agg(F.sum("backlog").alias("backlog"))
+    backlog: dict[int, float] = {}
+    backlogs: dict[tuple[str, str], dict[int, float]] = {}
+    for row in _rows(sums, (len(queues) + 1) * 2 * charts.BUCKETS_MAX):
+        at_ms = row["bucket_at_ms"]
+        backlog[at_ms] = backlog.get(at_ms, 0) + row["backlog"]
+        if row["queue"] is not None:
+            backlogs.setdefault((row["namespace"], row["queue"]), {})[at_ms] = row["backlog"]
+    return {"backlog": backlog, "backlogs": backlogs}
