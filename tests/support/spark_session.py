@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from quintet_spark.workers import WORKER_CONF
 
 END_SECONDS_MAX = 60
 
@@ -39,6 +40,7 @@ def local_session(folder: Path, **settings: str) -> Iterator[SparkSession]:
 
 def _usual(folder: Path) -> dict[str, str]:
     return {
+        **WORKER_CONF,
         "spark.driver.memory": "1g",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
