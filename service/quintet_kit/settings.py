@@ -12,18 +12,10 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SecretBytes,
-    SecretStr,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, SecretBytes, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticUndefined
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from quintet_kit.environment import variables
 
@@ -42,7 +34,7 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 """A TCP port; 0 means any free one."""
 Milliseconds = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
-CommaSeparated = Annotated[tuple[str, ...], BeforeValidator(_split_commas)]
+CommaSeparated = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_commas)]
 """A list written `a,b,c`; empty parts are dropped."""
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "readable"]
@@ -56,18 +48,12 @@ class SettingsFaultsError(Exception):
         super().__init__("\n".join(self.lines))
 
 
-class Settings(BaseModel):
+class Settings(BaseSettings):
     """Base of every settings class: frozen, prefix `QUINTET_`, defaults checked like given values."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", validate_default=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _with_environment(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """What is not given is read from its variable; an empty one means the default."""
-        environment = {name.upper(): value for name, value in variables().items() if value}
-        names = (name for name in cls.model_fields if variable_of(name) in environment)
-        return {name: environment[variable_of(name)] for name in names} | given
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, extra="ignore", validate_default=True, env_ignore_empty=True
+    )
 
 
 class ProcessSettings(Settings):

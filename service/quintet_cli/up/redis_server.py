@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 VERSION_MIN = (7, 0)
 PROGRAMS = ("redis-server", "valkey-server")
 _LOADED_POLL_SECONDS = 0.02
-_ANSWER_SECONDS_MAX = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +59,16 @@ class RedisServer:
 
     async def wait_ready(self, _pid: int) -> Mapping[str, str]:
         """Return what it listens on once everything on disk is loaded, however long that takes."""
-        while not await _is_loaded(self.socket):
-            await asyncio.sleep(_LOADED_POLL_SECONDS)
+        async with Redis(unix_socket_path=str(self.socket), socket_timeout=5) as redis:
+            while not await _is_loaded(redis):
+                await asyncio.sleep(_LOADED_POLL_SECONDS)
         return {self.name: f"unix:{self.socket}"}
 
 
-async def _is_loaded(path: Path) -> bool:
-    """Whether it answers as one that has loaded everything. One question needs no client, which is slow to import."""
+async def _is_loaded(redis: Redis) -> bool:
     try:
-        async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-            reader, writer = await asyncio.open_unix_connection(path)
-            try:
-                writer.write(b"PING\r\n")
-                return await reader.readline() == b"+PONG\r\n"
-            finally:
-                writer.close()
-    except OSError:  # not listening yet (TimeoutError is one, too)
+        return bool(await redis.ping())
+    except (RedisError, OSError):  # not listening yet, or still loading
         return False
 
 
