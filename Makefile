@@ -29,6 +29,8 @@ pipeline: .venv/.installed-spark redis java ## Show the pipeline: a load, archiv
 .PHONY: venv test lint types imports verify format proto docs bench clean redis java prometheus crd dashboards
 venv: .venv/.installed-dev ## Make the virtual environment with everything for development
 
+# Hundreds of processes are started: none shall have to compile anew, also where Python is told to write no bytecode.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: .venv/.installed-dev redis java prometheus crd lint types imports verify ## Check everything: style, types, layers, generated files, tests (ARGS="-k ..."; WORKERS=0: one after the other)
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(ARGS)
 
