@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import click
@@ -13,11 +14,11 @@ from pyspark.errors import PySparkException
 from quintet_client import QuintetError
 from quintet_kit import logs
 from quintet_kit.logs import get_logger
+from quintet_kit.options import setting_options, settings_of
 
 from quintet_spark.jobs import archive, report, restore, rollup
 from quintet_spark.jobs.instants import Instant
 from quintet_spark.jobs.loading import TableNotEmptyError
-from quintet_spark.jobs.options import setting_options, settings_of
 from quintet_spark.jobs.pipeline import Pipeline, PipelineError
 from quintet_spark.jobs.running import JobError, Running, run_until, stop_signals
 from quintet_spark.jobs.session import BATCH_SHUFFLES, spark_session
@@ -26,6 +27,7 @@ from quintet_spark.sinks.sink import SinkError
 
 STREAMS: dict[str, Callable[..., list[Running]]] = {archive.NAME: archive.start, rollup.NAME: rollup.start}
 FAILED = 1
+_options = partial(setting_options, without_prefix="spark_")
 
 
 @click.group()
@@ -37,14 +39,14 @@ def main() -> None:
 
 
 @main.command(archive.NAME)
-@setting_options(StreamSettings)
+@_options(StreamSettings)
 def archive_command(**given: Any) -> None:
     """Archive both logs, record by record, exactly once."""
     _stream((archive.NAME,), given)
 
 
 @main.command(rollup.NAME)
-@setting_options(StreamSettings)
+@_options(StreamSettings)
 def rollup_command(**given: Any) -> None:
     """Roll both logs up by queue and minute: counts, waits, depths."""
     _stream((rollup.NAME,), given)
@@ -52,14 +54,14 @@ def rollup_command(**given: Any) -> None:
 
 @main.command("run")
 @click.argument("jobs", nargs=-1, required=True, type=click.Choice(list(STREAMS)))
-@setting_options(StreamSettings)
+@_options(StreamSettings)
 def run_command(jobs: tuple[str, ...], **given: Any) -> None:
     """Run streaming JOBS (archive, rollup) together, in one driver."""
     _stream(tuple(dict.fromkeys(jobs)), given)
 
 
 @main.command("report")
-@setting_options(ReportSettings)
+@_options(ReportSettings)
 def report_command(**given: Any) -> None:
     """Write the report on what the lake holds: tables, and a page to read."""
     settings = settings_of(ReportSettings, given)
@@ -76,7 +78,7 @@ def report_command(**given: Any) -> None:
 @click.option("--into", help="Table to write to.  [default: the same]")
 @click.option("--dry-run", is_flag=True, help="Rebuild and count, and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a sentence at the end.")
-@setting_options(RestoreSettings)
+@_options(RestoreSettings)
 def restore_command(
     table: str,
     at_ms: int | None,
@@ -100,7 +102,7 @@ def restore_command(
 @click.option("--seconds", type=click.IntRange(5, 3600), default=60, show_default=True, help="Length of the load.")
 @click.option("--folder", help="Where the lake and the report go.  [default: a new folder in the temporary one]")
 @click.option("--rate", type=click.IntRange(1, 100_000), default=200, show_default=True, help="Jobs a second, about.")
-@setting_options(SparkSettings)
+@_options(SparkSettings)
 def pipeline_command(seconds: int, folder: str | None, rate: int, **given: Any) -> None:
     """Show it all: a Quintet of its own with a synthetic load, archive and rollup beside it, then the report."""
     settings = settings_of(SparkSettings, given)

@@ -10,8 +10,8 @@ from typing import Any
 import click
 import pytest
 import yaml
+from quintet_kit.options import settings_of
 from quintet_spark.__main__ import main
-from quintet_spark.jobs.options import settings_of
 from quintet_spark.jobs.settings import ReportSettings, StreamSettings
 
 from tests.chart import operator_crd

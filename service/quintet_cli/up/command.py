@@ -3,14 +3,12 @@
 import asyncio
 import signal
 import sys
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import click
 from quintet_kit import logs
 from quintet_kit.lifecycle import StopSignal, end_process, run
-from quintet_kit.settings import load_or_exit, variable_of
+from quintet_kit.options import setting_options, settings_of
 from rich.console import Console
 
 from quintet_cli.up.child import ChildError
@@ -18,32 +16,16 @@ from quintet_cli.up.everything import Everything, opened
 from quintet_cli.up.settings import UpSettings
 from quintet_cli.up.shown import as_json, show_table
 
-Command = Callable[..., Any]
-
-
-def _setting_options(command: Command) -> Command:
-    """One option per setting; an option that is given wins over the environment."""
-    for name, setting in reversed(UpSettings.model_fields.items()):
-        flag = "--" + name.replace("_", "-")
-        default = "off" if setting.default is False else setting.default
-        help_text = f"{setting.description} [{variable_of(name)}{'' if default is None else f'; default: {default}'}]"
-        if setting.annotation is bool:
-            option = click.option(flag, name, is_flag=True, default=None, help=help_text)
-        else:
-            option = click.option(flag, name, default=None, metavar="VALUE", help=help_text)
-        command = option(command)
-    return command
-
 
 @click.command("up")
 @click.option("--json", "as_json_line", is_flag=True, help="When ready, print one JSON line instead of a table.")
-@_setting_options
+@setting_options(UpSettings)
 def up(as_json_line: bool, **given: object) -> None:
     """Run everything here: Redis on a data directory, the core, and the protocol adapters.
 
     Ctrl+C (or SIGTERM) stops everything in order; a second one stops at once. Nothing acknowledged is lost either way.
     """
-    settings = load_or_exit(UpSettings, **{name: value for name, value in given.items() if value is not None})
+    settings = settings_of(UpSettings, given)
     logs.configure("up", settings.log_level, settings.log_format)
 
     async def main(stop: StopSignal) -> int:

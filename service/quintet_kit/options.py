@@ -1,4 +1,4 @@
-"""Settings as options of a command: `spark_lake` is --lake, and QUINTET_SPARK_LAKE in the environment."""
+"""Settings as options of a command: `redis_url` is --redis-url, and QUINTET_REDIS_URL in the environment."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
+
 from quintet_kit.settings import Settings, load_or_exit, variable_of
 
 Command = Callable[..., Any]
 S = TypeVar("S", bound=Settings)
 
 
-def setting_options(settings_class: type[S]) -> Callable[[Command], Command]:
-    """One option per setting; the command gets those given as keywords, for `settings_of`."""
+def setting_options(settings_class: type[S], *, without_prefix: str = "") -> Callable[[Command], Command]:
+    """One option per setting; the command gets those given as keywords, for `settings_of`.
+
+    `without_prefix`: with which names of settings begin, and names of options do not.
+    """
 
     def decorate(command: Command) -> Command:
         for name, setting in reversed(settings_class.model_fields.items()):
-            flag = "--" + name.removeprefix("spark_").replace("_", "-")
+            flag = "--" + name.removeprefix(without_prefix).replace("_", "-")
             default = "off" if setting.default is False else setting.default
             shown = "" if default in (None, "", ()) else f"; default: {default}"
             help_text = f"{setting.description} [{variable_of(name)}{shown}]"
