@@ -19,7 +19,8 @@ from tests.support.stack import until
 SEED = int(os.environ.get("QUINTET_FAULT_SEED") or random.randrange(10**9))
 EVENTS = 2_000_000
 FAULTS = 4
-END_SECONDS_MAX = 120.0
+END_SECONDS_MAX = 300.0
+"""On a busy machine a driver takes more than a minute to its first batch."""
 
 
 @contextmanager
@@ -36,7 +37,7 @@ def tell(capsys: pytest.CaptureFixture[str], line: object) -> None:
         print(f"\n  {line}", end="", flush=True)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 def test_the_archive_of_two_million_events_is_the_log_whatever_is_killed(capsys: pytest.CaptureFixture[str]) -> None:
     """The log goes behind the archive, so that what is read too late, or committed too early, is missing."""
     tell(capsys, f"QUINTET_FAULT_SEED={SEED}")
@@ -48,7 +49,7 @@ def test_the_archive_of_two_million_events_is_the_log_whatever_is_killed(capsys:
         assert sum(partition.first_offset - 1 for partition in scene.partitions()) > EVENTS / 2, "little was trimmed"
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_driver_that_slept_while_another_took_over_moves_nothing_and_doubles_nothing() -> None:
     with Archiving(SEED) as scene:
         sleeper, other = scene.driver, scene.new_driver("archive-2")
