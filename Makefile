@@ -31,7 +31,7 @@ venv: .venv/.installed-dev ## Make the virtual environment with everything for d
 
 # Hundreds of processes are started: none shall have to compile anew, also where Python is told to write no bytecode.
 test: export PYTHONDONTWRITEBYTECODE :=
-test: .venv/.installed-dev redis java prometheus crd lint types imports verify ## Check everything: style, types, layers, generated files, tests (ARGS="-k ..."; WORKERS=0: one after the other)
+test: .venv/.installed-dev redis java prometheus crd .venv/spark-classes.jsa lint types imports verify ## Check everything: style, types, layers, generated files, tests (ARGS="-k ..."; WORKERS=0: one after the other)
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(ARGS)
 
 lint: .venv/.installed-dev ## Check style and format
@@ -78,6 +78,11 @@ prometheus:
 
 crd: .venv/.installed-dev
 	@tools/ensure_operator_crd.sh
+
+# Without it tests take longer, that is all.
+.venv/spark-classes.jsa: .venv/.installed-dev tools/share_spark_classes.py | java
+	@echo "Making an archive of Spark's classes for tests ..."
+	@$(BIN)/python tools/share_spark_classes.py $@ 2>/dev/null || echo "There is none: tests take longer."
 
 .venv/.installed: pyproject.toml tools/make_venv.sh
 	@tools/make_venv.sh $(PYTHON)

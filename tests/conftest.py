@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # What Spark compiles for good it would use for hours; a test lasts seconds, and two processors are shared.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Where `make` has made it: what a JVM would unpack and check anew each time. One that does not fit is passed over.
+_CLASSES = Path(sys.prefix) / "spark-classes.jsa"
+if _CLASSES.is_file():
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", f"-XX:SharedArchiveFile={_CLASSES} -Xlog:disable")
 
 
 @pytest.hookimpl(optionalhook=True)
