@@ -11,9 +11,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from quintet_spark.jobs.session import end_session
+
+END_SECONDS_MAX = 300
+"""Writing the archive takes the JVM as long as all before."""
 
 
 def use_spark(spark: SparkSession, folder: str) -> None:
@@ -47,12 +50,7 @@ def main() -> None:
         }
         spark = SparkSession.builder.master("local[1]").appName("classes").config(map=settings).getOrCreate()
         use_spark(spark, folder)
-        spark.stop()
-        gateway = SparkContext._gateway
-        assert gateway is not None
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait()
+        end_session(spark, END_SECONDS_MAX)
     made.replace(archive)
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from quintet_spark.jobs.session import end_session
 from quintet_spark.workers import WORKER_CONF
 
 END_SECONDS_MAX = 60
@@ -35,7 +35,7 @@ def local_session(folder: Path, **settings: str) -> Iterator[SparkSession]:
     try:
         yield session
     finally:
-        _end(session)
+        end_session(session, END_SECONDS_MAX)
 
 
 def _usual(folder: Path) -> dict[str, str]:
@@ -56,23 +56,3 @@ def _usual(folder: Path) -> dict[str, str]:
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
-
-
-def _end(session: SparkSession) -> None:
-    """The session, and the JVM: it lives on beyond its session otherwise, until this process ends."""
-    for query in session.streams.active:
-        query.stop()
-    session.stop()
-    gateway = SparkContext._gateway
-    if gateway is None:
-        return
-    process = gateway.proc
-    gateway.shutdown()
-    SparkContext._gateway, SparkContext._jvm = None, None
-    # It ends when its standard input does, and with it the Python workers that it has started.
-    process.stdin.close()
-    try:
-        process.wait(END_SECONDS_MAX)
-    finally:
-        process.kill()
-        process.wait()

@@ -60,7 +60,7 @@ def spark_session(settings: SparkSettings, name: str, *, shuffles: int = STREAM_
         register(session)
         yield session
     finally:
-        _end(session)
+        end_session(session)
 
 
 def _configured(settings: SparkSettings, shuffles: int) -> SparkConf:
@@ -85,7 +85,10 @@ def _configured(settings: SparkSettings, shuffles: int) -> SparkConf:
     return conf
 
 
-def _end(session: SparkSession) -> None:
+def end_session(session: SparkSession, seconds_max: float = _END_SECONDS_MAX) -> None:
+    """Stop a session and what runs in it, and the JVM, which is killed where it takes longer than seconds_max.
+
+    Raises subprocess.TimeoutExpired when it was killed."""
     for query in session.streams.active:
         query.stop()
     session.stop()
@@ -98,7 +101,7 @@ def _end(session: SparkSession) -> None:
     # It ends when its standard input does, and the Python workers that it started with it.
     process.stdin.close()
     try:
-        process.wait(_END_SECONDS_MAX)
+        process.wait(seconds_max)
     finally:
         process.kill()
         process.wait()
