@@ -19,6 +19,16 @@ def running_core(**environment: str) -> Iterator[CorePart]:
     """A running core on an empty Redis; `environment` are settings beyond the usual."""
     # Short-named: the path of a unix socket may have 107 bytes.
     folder = Path(tempfile.mkdtemp(prefix="quintet-"))
+    try:
+        with core_in(folder, **environment) as core:
+            yield core
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def core_in(folder: Path, **environment: str) -> Iterator[CorePart]:
+    """As running_core, in a folder that is there already and stays."""
     redis = RedisPart(folder)
     core = CorePart(folder, redis)
     core.environment = environment
@@ -29,7 +39,6 @@ def running_core(**environment: str) -> Iterator[CorePart]:
     finally:
         core.kill9()
         redis.kill9()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import trustme
 
-from tests.support.stack import CorePart, RedisPart
+from tests.support.core import core_in
+from tests.support.stack import CorePart
 
 HOST, CLIENT_HOST = "localhost", "client.example"
 """What certificates are for."""
@@ -20,21 +21,14 @@ def secured_core(folder: Path, authority: trustme.CA, tokens: str) -> Iterator[C
     authority.cert_pem.write_to_path(folder / "ca.pem")
     certificate, key = write_certificate(folder, "core", authority.issue_cert(HOST))
     (folder / "tokens.toml").write_text(tokens)
-    redis = RedisPart(folder)
-    core = CorePart(folder, redis)
-    core.environment = {
+    settings = {
         "QUINTET_TLS_CERT_FILE": str(certificate),
         "QUINTET_TLS_KEY_FILE": str(key),
         "QUINTET_TLS_CLIENT_CA_FILE": str(folder / "ca.pem"),
         "QUINTET_TOKENS_FILE": str(folder / "tokens.toml"),
     }
-    try:
-        redis.start()
-        core.start()
+    with core_in(folder, **settings) as core:
         yield core
-    finally:
-        core.kill9()
-        redis.kill9()
 
 
 def write_certificate(folder: Path, name: str, certificate: trustme.LeafCert) -> tuple[Path, Path]:
