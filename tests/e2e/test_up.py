@@ -16,11 +16,12 @@ TEXT = "text-queue"
 PARTS = {"redis", "core", TEXT, "job-centre", "taskflux", "zmq-kv", "etzel"}
 
 
-READY = b"GET /readyz HTTP/1.1\r\n\r\n"
+def request(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\n\r\n".encode()
 
 
 def get(address: tuple[str, int], path: str) -> bytes:
-    return ask(address, f"GET {path} HTTP/1.1\r\n\r\n".encode())
+    return ask(address, request(path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def test_a_part_that_is_killed_comes_back_where_it_was(lasting: Lasting, part: s
     in_queue = ask_until(running.address(TEXT), b"IN " + queue + b" " + job + b"\n", b"YES")
     assert in_queue == b"YES"
     for each in PARTS - {"redis"}:
-        assert ask_until(running.address(each, "metrics"), READY, b"HTTP/1.1 200 ")
+        assert ask_until(running.address(each, "metrics"), request("/readyz"), b"HTTP/1.1 200 ")
 
 
 def test_a_second_signal_ends_it_at_once_and_its_children_with_it(tmp_path: Path) -> None:

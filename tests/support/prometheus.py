@@ -90,7 +90,7 @@ class Prometheus:
 def configuration(up: Up, folder: Path, spark: str | None = None, *, every_s: int = 1) -> Path:
     """The configuration of monitoring/ with the addresses of a running `quintet up` and of a driver's web interface.
 
-    Everything is done `every_s` seconds, except that a driver, whose pages are dear, is looked at every 5."""
+    Everything is done every `every_s` seconds, except that a driver, whose pages are dear, is looked at every 5."""
     text = (MONITORING / "prometheus.yml").read_text()
     for part, port in DEFAULT_PORTS.items():
         default = f"127.0.0.1:{port}"
