@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.redis_server import own_redis_server, redis, redis_server
+from tests.support.spark_options import use_spark_options
 
 __all__ = ["own_redis_server", "redis", "redis_server"]
 
@@ -17,12 +17,14 @@ __all__ = ["own_redis_server", "redis", "redis_server"]
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# What Spark compiles for good it would use for hours; a test lasts seconds, and two processors are shared.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-# Where `make` has made it: what a JVM would unpack and check anew each time. One that does not fit is passed over.
-_CLASSES = Path(sys.prefix) / "spark-classes.jsa"
-if _CLASSES.is_file():
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", f"-XX:SharedArchiveFile={_CLASSES} -Xlog:disable")
+# What is slow on a busy machine is not wrong: tests assert no time, and hypothesis shall not either.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
+
+# What Java compiles for good it would use for hours; a test lasts seconds, and two processors are shared. It sweeps out
+# what it has compiled, to compile it again, where the room for it is as small as it is without its second compiler.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m")
+use_spark_options()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -547,18 +547,6 @@ class TestRestarts:
         with connected(own_stack) as client:
             assert client.get("returned", wait=True)["id"] == job_id
 
-    def test_of_the_core_leave_leases_as_they_are(self, own_stack: Stack) -> None:
-        with (
-            JobCentreClient(own_stack.job_centre.address) as worker,
-            JobCentreClient(own_stack.job_centre.address) as other,
-        ):
-            job_id = worker.put("worked on")
-            worker.get("worked on")
-            own_stack.core.restart()
-            until(lambda: other.get("worked on") == NO_JOB, "the adapter to find the core again")
-            assert worker.abort(job_id) == "ok"
-            assert other.get("worked on")["id"] == job_id
-
     def test_without_the_core_every_request_is_an_error_until_it_is_back(self, own_stack: Stack) -> None:
         with (
             JobCentreClient(own_stack.job_centre.address) as waiter,

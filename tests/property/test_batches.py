@@ -42,7 +42,7 @@ def carry_out(machine: Comparison, kind: str, value: int) -> None:
         machine.best(["a"], False, True)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
 @given(there=st.lists(ranks, min_size=8, max_size=40), taken=st.integers(0, 10), batch=operations)
 def test_a_batch_does_what_its_operations_do_one_by_one(
     redis_server: RedisServer, there: list[int], taken: int, batch: list[tuple[Any, Any]]
@@ -95,7 +95,7 @@ def carry_out_on_table(machine: TableComparison, kind: str, value: Any) -> None:
         machine.update_table("a", TableSettings(rows_max=value), True)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
 @given(
     there=st.lists(rows, max_size=5), rows_max=st.sampled_from([None, 3]), later=st.booleans(), batch=table_operations
 )

@@ -7,10 +7,13 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+from tests.support.spark_options import compiling
 
 COMMAND = (sys.executable, "-m", "quintet_spark", "pipeline", "--master", "local[2]", "--log-format", "json")
 pytestmark = pytest.mark.timeout(300)
@@ -33,8 +36,14 @@ def family(pid: int) -> list[int]:
 class Shown:
     """A pipeline under way, from the moment its load runs."""
 
-    def __init__(self, *options: str) -> None:
-        self.process = subprocess.Popen((*COMMAND, *options), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def __init__(self, *options: str, variables: Mapping[str, str] | None = None) -> None:
+        self.process = subprocess.Popen(
+            (*COMMAND, *options),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | (variables or {}),
+        )
         assert self.process.stderr is not None
         said = []
         for line in self.process.stderr:
@@ -62,7 +71,7 @@ class Shown:
 
 def test_it_shows_everything_and_leaves_no_process(tmp_path: Path) -> None:
     folder = tmp_path / "shown"
-    code, output = Shown("--seconds", "5", "--rate", "50", "--folder", str(folder)).ended()
+    code, output = Shown("--seconds", "5", "--rate", "50", "--folder", str(folder), variables=compiling()).ended()
     assert code == 0
     page = Path(output.strip().removeprefix("Report: "))
     assert page == folder / "lake" / "report" / "index.html"

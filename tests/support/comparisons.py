@@ -28,7 +28,6 @@ def compare(machine: type[RuleBasedStateMachine], examples: int = EXAMPLES) -> N
         settings=settings(
             max_examples=examples,
             stateful_step_count=_STEPS,
-            deadline=None,
             print_blob=True,
             phases=_PHASES,
             suppress_health_check=list(HealthCheck),

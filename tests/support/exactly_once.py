@@ -28,6 +28,7 @@ from tests.support.event_verdict import differences, illegal_histories
 from tests.support.lake import Archive
 from tests.support.rolled_up import rollup_wrong
 from tests.support.spark_driver import SparkDriver
+from tests.support.spark_options import compiling
 from tests.support.stack import Stack
 
 PARTITIONS = 16
@@ -93,6 +94,7 @@ class Archiving:
     def new_driver(self, name: str) -> SparkDriver:
         """An archive job on the lake, not started."""
         driver = SparkDriver("archive", self.stack.folder, *self.arguments, *_BATCHES, name=name)
+        driver.environment.update(compiling())
         self.stack.extra.append(driver)
         return driver
 

@@ -52,7 +52,6 @@ def _usual(folder: Path) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.streaming.stopTimeout": "60s",
-        # Plans of a few rows are interpreted: compiling code for each takes longer. Drivers that tests start compile.
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        # To plan anew as rows come is for more rows than these; drivers that tests start do it.
+        "spark.sql.adaptive.enabled": "false",
     }

@@ -354,7 +354,7 @@ class TestOrder:
         playing.client_sends(publish())
         assert playing.verbs == ["enqueue"] * 3
 
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=50)
     @given(st.data())
     def test_any_split_gives_the_same(self, data: st.DataObject) -> None:
         stream = SUB + publish('"é"') + b"\n" + FET + ack("x") + request("NO")

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from quintet.v1 import job_pb2, reason_pb2
 from quintet.v1.session_service_pb2 import SessionResult
@@ -488,7 +488,6 @@ def scripted_result(request: Request, number: int) -> SessionResult:
             return NOT_FOUND
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(lines=LINES, tail=st.binary(max_size=300), cuts=st.lists(st.integers(0, 600), max_size=10))
 def test_any_split_of_the_bytes_gives_the_same_result(lines: list[bytes], tail: bytes, cuts: list[int]) -> None:
     data = b"".join(lines) + tail

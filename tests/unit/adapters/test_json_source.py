@@ -6,7 +6,7 @@ import json
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from quintet_adapters.protocols.json_source import ABSENT, JsonFaultError, SourceDecoder, split_object
 
@@ -45,7 +45,6 @@ def is_json_object(source: bytes) -> bool:
         return False
 
 
-UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 VALUES = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text()),
     lambda values: st.one_of(st.lists(values, max_size=3), st.dictionaries(st.text(max_size=3), values, max_size=3)),
@@ -54,7 +53,6 @@ VALUES = st.recursive(
 OBJECTS = st.dictionaries(st.sampled_from(["a", "b", "c", "é"]), VALUES, max_size=4)
 
 
-@UNHURRIED
 @given(fields=OBJECTS, ascii_only=st.booleans(), indent=st.sampled_from([None, 1]))
 def test_every_value_keeps_its_source(fields: dict[str, object], ascii_only: bool, indent: int | None) -> None:
     source = json.dumps(fields, ensure_ascii=ascii_only, indent=indent).encode("utf-8", "surrogatepass")
@@ -87,7 +85,6 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(source)
 
 
-@UNHURRIED
 @given(source=damaged())
 def test_what_is_read_is_json_and_what_is_json_is_read_the_same_both_ways(source: bytes) -> None:
     assert read(source) == read_slowly(source)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from quintet_adapters.protocols.lines import TOO_LONG, LineBuffer, TooLong
 
@@ -22,7 +22,6 @@ def expected(data: bytes) -> list[bytes | TooLong]:
     return [*lines, TOO_LONG] if len(rest) > LIMIT else lines
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pieces=st.lists(st.text("ab\n", max_size=8).map(str.encode), max_size=12), lazy=st.booleans())
 def test_every_line_comes_out_once_whatever_the_pieces(pieces: list[bytes], lazy: bool) -> None:
     buffer = LineBuffer(LIMIT)

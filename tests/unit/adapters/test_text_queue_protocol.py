@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from quintet.v1 import reason_pb2
 from quintet_adapters.messages import REASON_TEXTS
@@ -263,7 +263,6 @@ def has_whole_id_before_more(data: bytes) -> bool:
     return parts[0] in (b"ACK", b"IN") and len(parts) >= 3 and len(parts[2]) > 16
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.one_of(LIKELY, st.binary(max_size=40)), cuts=st.lists(st.integers(0, 60), max_size=8), end=st.booleans())
 @example(data=b"GET\rq\n", cuts=[4], end=False)
 @example(data=b"ADD q 5 hello", cuts=list(range(14)), end=False)

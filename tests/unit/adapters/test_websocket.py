@@ -158,7 +158,7 @@ class TestMessages:
     def test_with_line_ends_are_still_one(self) -> None:
         assert take(opened(), text(b'{\n"a":\r\n1}\n')) == [b'{\n"a":\r\n1}\n']
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(st.data())
     def test_are_the_same_however_they_are_fragmented_and_split(self, data: st.DataObject) -> None:
         expected: list[bytes | str] = []
@@ -333,7 +333,7 @@ FRAMES = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_any_stream_in_any_pieces_is_taken_as_the_library_alone_would(data: st.DataObject) -> None:
     damaged = bytearray(b"".join(data.draw(st.lists(st.one_of(FRAMES, st.binary(max_size=8)), max_size=8))))

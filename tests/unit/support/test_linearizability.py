@@ -423,7 +423,7 @@ def lies(operations: list[RowOperation]) -> Iterator[Callable[[], None]]:
                 yield lie(operation, outcome=Outcome.OK, **seen)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(tries=st.lists(attempts, max_size=12))
 def test_whatever_a_right_server_does_is_accepted(tries: list[Attempt]) -> None:
     operations = played(tries)
@@ -431,7 +431,7 @@ def test_whatever_a_right_server_does_is_accepted(tries: list[Attempt]) -> None:
     assert search.succeeds(), [str(operation) for operation in operations]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(tries=st.lists(attempts, min_size=1, max_size=5), data=st.data())
 def test_a_wrong_answer_is_judged_as_by_brute_force(tries: list[Attempt], data: st.DataObject) -> None:
     operations = played(tries)
