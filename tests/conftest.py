@@ -29,9 +29,9 @@ use_spark_options()
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """With `--dist loadfile`, all tests of Spark go to one worker besides."""
+    """With `--dist loadfile`, what belongs to Spark stays together besides."""
     if config.getvalue("dist") != "loadfile":
         return None
-    from tests.support.one_worker import FilesAndOneFolder
+    from tests.support.scheduling import FilesTogether
 
-    return FilesAndOneFolder(config, log)
+    return FilesTogether(config, log)

@@ -16,7 +16,7 @@ import pytest
 from tests.support.spark_options import compiling
 
 COMMAND = (sys.executable, "-m", "quintet_spark", "pipeline", "--master", "local[2]", "--log-format", "json")
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 def family(pid: int) -> list[int]:

@@ -22,7 +22,8 @@ from quintet_spark.jobs.synthetic_load import LoadThread, SyntheticLoad
 
 WINDOW_S = 5
 LATE_MS = 1_000
-LAST_WINDOW_SECONDS_MAX = 60.0
+STANDSTILL_SECONDS_MAX = 120.0
+"""A rollup that has told nothing for so long, on however slow a machine, is not waited for."""
 
 
 class PipelineError(Exception):
@@ -93,14 +94,16 @@ class Pipeline:
         run_until(spark, rest, threading.Event(), stop_ms_max=settings.spark_stop_ms_max, on_batch=self._tell)
 
     def _windows_closed(self, rolled: Running, stop: threading.Event) -> Callable[[float], bool]:
-        """Whether the rollup has told everything up to now; not waited for longer than LAST_WINDOW_SECONDS_MAX."""
+        """Whether the rollup has told everything up to now. One that goes on will have: snapshots come every second."""
         closed_at = datetime.now(UTC) + timedelta(seconds=WINDOW_S)
-        is_late = _until(stop, LAST_WINDOW_SECONDS_MAX, lambda: False)
+        told, is_late = None, _until(stop, STANDSTILL_SECONDS_MAX)
 
         def closed(seconds: float) -> bool:
-            progress = rolled.query.lastProgress
-            told = progress["eventTime"].get("watermark") if progress is not None else None
-            return (told is not None and datetime.fromisoformat(told) >= closed_at) or is_late(seconds)
+            nonlocal told, is_late
+            before, told = told, _watermark(rolled)
+            if told != before:
+                is_late = _until(stop, STANDSTILL_SECONDS_MAX)
+            return (told is not None and told >= closed_at) or is_late(seconds)
 
         return closed
 
@@ -115,6 +118,15 @@ class Pipeline:
         get_logger().info("pipeline", at_s=round(time.monotonic() - self._started_at, 1), step=sentence)
 
 
-def _until(stop: threading.Event, seconds: float, or_else: Callable[[], bool]) -> Callable[[float], bool]:
+def _watermark(rolled: Running) -> datetime | None:
+    """Windows that end before it are told."""
+    progress = rolled.query.lastProgress
+    told = progress["eventTime"].get("watermark") if progress is not None else None
+    return datetime.fromisoformat(told) if told is not None else None
+
+
+def _until(
+    stop: threading.Event, seconds: float, or_else: Callable[[], bool] = lambda: False
+) -> Callable[[float], bool]:
     deadline = time.monotonic() + seconds
     return lambda wait_s: stop.wait(wait_s) or time.monotonic() >= deadline or or_else()

@@ -1,8 +1,8 @@
 """The PUB: changes of rows, from the core's watch to whoever has subscribed.
 
 While nobody is connected nothing is watched. The first subscriber is let in when the watch stands, so that it hears of
-every change made after its handshake; from then on the watch resumes where it was, without a gap or a repeat, through
-any restart of the core, until the last subscriber has gone.
+every change made after its subscription has arrived (libzmq sends that behind the handshake); from then on the watch
+resumes where it was, without a gap or a repeat, through any restart of the core, until the last subscriber has gone.
 """
 
 from __future__ import annotations
