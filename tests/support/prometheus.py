@@ -21,7 +21,7 @@ import yaml
 from tests.support.monitoring import MONITORING, read_yaml
 from tests.support.up import Up
 
-SECONDS_MAX = 180
+SECONDS_MAX = 300
 DEFAULT_PORTS = {
     "core": 9100,
     "text-queue": 9101,

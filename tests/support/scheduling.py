@@ -8,10 +8,21 @@ from xdist.scheduler.loadfile import LoadFileScheduling  # type: ignore[import-u
 
 SESSION = "tests/spark"
 """Its files share a Spark session."""
-DRIVERS = ("tests/faults/test_exactly_once.py", "tests/spark/test_pipeline.py")
+DRIVERS = ("tests/faults/test_exactly_once.py", "tests/monitoring/test_live.py", "tests/spark/test_pipeline.py")
 """They start drivers of their own, which take all the processors there are: never two at a time."""
-# What takes longest is begun first, or all others wait for it in the end.
-LONGEST = (SESSION, DRIVERS[0])
+LONGEST = (
+    SESSION,
+    DRIVERS[0],
+    "tests/faults/test_mixed_load.py",
+    "tests/faults/test_taskflux_load.py",
+    "tests/faults/test_etzel_load.py",
+    "tests/load/test_watches.py",
+    "tests/property/test_table_model.py",
+    "tests/property/test_model.py",
+    "tests/property/test_snapshots.py",
+)
+"""Begun first. Others go by how many tests they have, and of these, most of which have one, the last would be waited
+for."""
 
 
 class FilesTogether(LoadFileScheduling):  # type: ignore[misc]
