@@ -22,7 +22,7 @@ _numbers = itertools.count(1)
 def module_stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
     """Take `stack` instead."""
     ttl_ms = getattr(request.module, "SESSION_TTL_MS", SESSION_TTL_MS_DEFAULT)
-    yield from stack_for_tests(QUINTET_SESSION_TTL_MS=str(ttl_ms), QUINTET_REDIS_TIMEOUT_MS="500")
+    yield from stack_for_tests(QUINTET_SESSION_TTL_MS=str(ttl_ms), QUINTET_REDIS_TIMEOUT_MS="2000")
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ IN_FLIGHT_MAX = 2000
 
 @pytest.fixture
 def stack() -> Iterator[Stack]:
-    yield from stack_for_tests(QUINTET_SESSION_TTL_MS="20000", QUINTET_REDIS_TIMEOUT_MS="500")
+    yield from stack_for_tests(QUINTET_SESSION_TTL_MS="20000")
 
 
 class Hearing:
