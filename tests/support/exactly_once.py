@@ -71,14 +71,14 @@ class Verdict:
 class Archiving:
     """A stack without adapters, writers and an archive job as its own process, each of which can be killed."""
 
-    def __init__(self, seed: int, *, trims: bool = False) -> None:
+    def __init__(self, seed: int, *, trims: bool = False, writers: int = 4) -> None:
         self.stack = Stack(**CORE_SETTINGS | (TRIMMED_AT_ONCE if trims else NOTHING_TRIMMED))
         self.trims = trims
         self.core, self.redis = self.stack.core, self.stack.redis
         self.lake = self.stack.folder / "lake"
         self.archive = Archive(self.lake / "events")
         self.driver = self.new_driver("archive")
-        self.load = EventLoad(self.core.target, seed)
+        self.load = EventLoad(self.core.target, seed, writers)
         self._channel = grpc.insecure_channel(self.core.target)
         self._service = EventServiceStub(self._channel)
         self._written = self._epoch = 0
@@ -111,7 +111,9 @@ class Archiving:
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            sys.stderr.write(self.stack.logs())  # shown where the test fails
         self._channel.close()
         self.stack.close()
 
