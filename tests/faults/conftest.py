@@ -29,8 +29,7 @@ def module_stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
 def stack(module_stack: Stack) -> Iterator[Stack]:
     """Whole at the start of every test, whatever the one before it broke."""
     for part in module_stack.parts:
-        if not part.is_running:
-            part.start()
+        part.ensure_running()
     until(lambda: _is_whole(module_stack), "all parts have found one another")
     before = len(module_stack.extra)
     yield module_stack

@@ -36,8 +36,7 @@ def writing(scene: Archiving, events: int) -> Iterator[None]:
 def archives(scene: Archiving, driver: SparkDriver) -> bool:
     """Whether something is in the archive. A driver whose Python workers came up too late for Spark, several times, has
     ended: then it is started again, as Kubernetes would."""
-    if not driver.is_running:
-        driver.start()
+    driver.ensure_running()
     return scene.archive.count() > 0
 
 

@@ -285,15 +285,11 @@ class Run:
                 # The driver is still starting: later, then.
                 self._faults.append(Fault(due.name, "archived", gauges["archived"] + 1))
             if "driver" in due.name or due.name == "kill everything":
-                self._start_driver()
+                self._scene.driver.ensure_running()
         elif not self._scene.driver.is_running:
             self._fell += 1
-            self._start_driver()
+            self._scene.driver.ensure_running()
         time.sleep(_POLL_SECONDS)
-
-    def _start_driver(self) -> None:
-        if not self._scene.driver.is_running:
-            self._scene.driver.start()
 
     _progress: tuple[float, dict[str, int]] = (0.0, {})
 

@@ -90,6 +90,11 @@ class Part:
         if wait:
             self.wait_ready()
 
+    def ensure_running(self) -> None:
+        """Start unless it runs, until ready."""
+        if not self.is_running:
+            self.start()
+
     def wait_ready(self) -> None:
         """Return once the part serves. Raises RuntimeError with its log when it ends first or takes too long."""
         deadline = time.monotonic() + READY_SECONDS_MAX

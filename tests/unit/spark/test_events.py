@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import pyarrow as pa
@@ -16,9 +15,6 @@ from quintet_spark.source.events import EventColumns
 from quintet_spark.source.layout import DamagedBlockError
 
 from tests.support.plain_blocks import FIRST_TABLE, PlainEvent, block_of, event_rows
-
-# Instants as rows import it: not within an example, the time of which is bounded.
-importlib.import_module("pandas")
 
 PARTITIONS = 16
 NAMES = {
