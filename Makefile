@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 
 PYTHON ?=
 # Tests mostly wait; those of one file run in one worker, in order.
-WORKERS ?= 4
+WORKERS ?= 3
 SECONDS ?= 60
 BIN := .venv/bin
 # mypy wants folders that hold Python; the list follows the tree.

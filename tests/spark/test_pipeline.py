@@ -52,9 +52,11 @@ class Shown:
                 break
         else:
             raise AssertionError(f"it ended with {self.process.wait()}: {''.join(said)}")
-        children = family(self.process.pid)
-        assert len(children) >= 8  # quintet up, Redis, the core, five adapters; the JVM
-        self._ends = [os.pidfd_open(pid) for pid in children]
+        self._ends = []
+        for pid in family(self.process.pid):
+            with suppress(ProcessLookupError):  # Spark has some that last milliseconds
+                self._ends.append(os.pidfd_open(pid))
+        assert len(self._ends) >= 8  # quintet up, Redis, the core, five adapters; the JVM
 
     def ended(self) -> tuple[int, str]:
         """Exit code and standard output, when all processes that it had started have ended."""
